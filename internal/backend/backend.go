@@ -1,0 +1,72 @@
+// Package backend says how a model is run: the interfaces that ONNX Runtime,
+// Python workers and the built-in test backends implement, and that the engine
+// and the schedulers use.
+package backend
+
+import (
+	"context"
+
+	"shoal/internal/infer"
+	"shoal/internal/model"
+	"shoal/internal/model/modelpb"
+)
+
+// A Backend opens models of one kind. Its methods may be called from several
+// goroutines.
+type Backend interface {
+	// Name is what a configuration's backend field calls it.
+	Name() string
+
+	// Complete fills in what cfg leaves out from the model in src. It may set
+	// max_batch_size, inputs, outputs, the scheduling choice and the
+	// transaction policy, and nothing else. Backends that cannot tell leave
+	// cfg alone.
+	Complete(ctx context.Context, src Source, cfg *modelpb.ModelConfig) error
+
+	// Open loads the model in src under a complete, normalised and valid
+	// configuration, or says why that cannot be done.
+	Open(ctx context.Context, src Source, cfg *modelpb.ModelConfig, sig *model.Signature) (Model, error)
+}
+
+// A Source says where a version of a model lies.
+type Source struct {
+	Model   string
+	Version int64
+	Dir     string // the version's folder
+	Root    string // the model's folder
+}
+
+// A Model is a loaded version, from which instances are made.
+type Model interface {
+	// Start returns a new instance. Each instance must be closed before the
+	// model is.
+	Start(ctx context.Context, p Placement) (Instance, error)
+	Close() error
+}
+
+// A Placement says which instance is wanted and where it is to run.
+type Placement struct {
+	Name  string // for logs and errors, such as "resnet_0_1"
+	Kind  modelpb.ModelInstanceGroup_Kind
+	GPU   int // the device of a KIND_GPU instance
+	Count int // how many instances the model has on this machine in all
+	Group *modelpb.ModelInstanceGroup
+}
+
+// An Instance is one runnable copy of a model. It runs one batch at a time.
+type Instance interface {
+	// Run gathers the inputs of the batch's requests, runs the model once and
+	// fills in each request's Response, whose owner keeps the outputs' memory
+	// until it is released. Responses may outlive later runs of the same
+	// instance. Run returns when nothing touches the requests' data any more.
+	//
+	// An error fails the whole batch. When only a single request is at fault
+	// the instance sets that request's Err, runs the others and returns nil.
+	// Inputs are in the order of the model's signature, possibly with gaps for
+	// optional ones: Input.Index tells. Shapes are the client's; the instance
+	// applies Reshape. Outputs are those that the request wants, or all.
+	Run(b *infer.Batch) error
+
+	// Close frees the instance. No response may be outstanding.
+	Close() error
+}

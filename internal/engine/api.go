@@ -1,0 +1,70 @@
+// Package engine is the whole server as a Go API, without a socket: it loads
+// the models of the repositories, checks and runs requests, and tells what is
+// loaded and how it is doing. Start returns a running engine that the caller
+// must Close; every method may be called from many goroutines.
+package engine
+
+import (
+	"shoal/internal/model"
+	"shoal/internal/model/modelpb"
+)
+
+// A State is where a version stands in its life.
+//
+//	loading → ready → unloading → unavailable; loading → unavailable
+type State string
+
+// The states, by their names on the wire.
+const (
+	StateLoading     State = "LOADING"
+	StateReady       State = "READY"
+	StateUnloading   State = "UNLOADING"
+	StateUnavailable State = "UNAVAILABLE"
+)
+
+// An IndexEntry is one line of the repository's index.
+type IndexEntry struct {
+	Name    string
+	Version int64 // 0 and State empty when nothing of the model was loaded
+	State   State
+	Reason  string
+}
+
+// Metadata is what a client may know of a model without its configuration.
+type Metadata struct {
+	Name     string
+	Versions []int64 // ascending
+	Platform string
+	Inputs   []model.Tensor // Full is the shape to show
+	Outputs  []model.Tensor
+}
+
+// A Duration is a number of events and the time that they took together.
+type Duration struct {
+	Count uint64
+	Ns    uint64
+}
+
+// Statistics are the counters of one version since it was loaded.
+type Statistics struct {
+	Name           string
+	Version        int64
+	LastInference  uint64 // milliseconds since 1970, 0 when there was none
+	InferenceCount uint64 // rows
+	ExecutionCount uint64
+
+	Success, Fail                             Duration
+	Queue                                     Duration
+	ComputeInput, ComputeInfer, ComputeOutput Duration
+	CacheHit, CacheMiss                       Duration
+	Failures                                  map[string]uint64 // by reason: REJECTED, CANCELED, BACKEND, OTHER
+	Pending                                   int64
+	Batches                                   []BatchStatistics // by rising size
+	Config                                    *modelpb.ModelConfig
+}
+
+// BatchStatistics are the executions of one size.
+type BatchStatistics struct {
+	Size                                      int
+	ComputeInput, ComputeInfer, ComputeOutput Duration
+}

@@ -1,0 +1,41 @@
+package infer
+
+// Data is the content of one tensor: little-endian, row-major, no padding;
+// Bytes elements each with a four-byte length in front. It may lie in several
+// pieces, as a protocol received it. Data does not own its memory.
+type Data struct {
+	First []byte
+	Rest  [][]byte // the pieces after First, usually none
+}
+
+// Size returns the number of bytes in all pieces.
+func (d Data) Size() int {
+	n := len(d.First)
+	for _, p := range d.Rest {
+		n += len(p)
+	}
+	return n
+}
+
+// CopyTo copies all pieces to dst, which must be large enough, and returns the
+// number of bytes copied.
+func (d Data) CopyTo(dst []byte) int {
+	n := copy(dst, d.First)
+	for _, p := range d.Rest {
+		n += copy(dst[n:], p)
+	}
+	return n
+}
+
+// Contiguous returns the content in one piece: First itself when there is no
+// other, else a copy appended to buf[:0].
+func (d Data) Contiguous(buf []byte) []byte {
+	if len(d.Rest) == 0 {
+		return d.First
+	}
+	buf = append(buf[:0], d.First...)
+	for _, p := range d.Rest {
+		buf = append(buf, p...)
+	}
+	return buf
+}

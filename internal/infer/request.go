@@ -1,0 +1,159 @@
+// Package infer has the nouns of inference: the request that every protocol
+// decodes into, its response, and the batch that an instance runs.
+//
+// A request belongs to one goroutine at a time. Its strings and data may alias
+// the memory a protocol received it in; whoever keeps one beyond the request's
+// life copies it.
+package infer
+
+import (
+	"sync"
+	"time"
+
+	"shoal/internal/tensor"
+)
+
+// LatestVersion asks for the highest version that is ready.
+const LatestVersion = -1
+
+// A Request is one client call. Protocols get one from NewRequest, fill it in,
+// hand it to the engine and, once its Response is encoded, call Release.
+type Request struct {
+	Model   string
+	Version int64 // LatestVersion when the client names none
+	ID      string
+	Params  []Param // those that the model is given; reserved ones have fields below
+
+	Priority uint64        // 0 means the model's default level
+	Timeout  time.Duration // 0 means none
+	Sequence Sequence
+
+	Inputs  []Input
+	Outputs []Wanted // empty means all
+
+	// Rows is the size of the batch dimension, 1 for models without one. The
+	// engine sets it when it has checked the request.
+	Rows int
+	// Err is set by an instance when this request alone failed in a batch.
+	Err error
+	// Queued is when the scheduler got the request.
+	Queued time.Time
+
+	Response Response
+
+	hold  Releaser
+	dims  []int64 // the memory behind shapes made by Dims
+	bytes []byte  // the memory behind data made by Grow
+}
+
+// Sequence says where in a sequence of related requests this one stands.
+type Sequence struct {
+	ID         uint64
+	StringID   string
+	Start, End bool
+}
+
+// An Input is one tensor of a request.
+type Input struct {
+	Name  string
+	Type  tensor.Type
+	Shape tensor.Shape
+	Data  Data
+	// Index is the tensor's place among the model's inputs. The engine sets it
+	// and orders Inputs by it.
+	Index int
+}
+
+// A Wanted names an output that the client asked for and the form it wants.
+type Wanted struct {
+	Name string
+	// Classes, when positive, asks for the so many largest values in place of
+	// the tensor.
+	Classes int64
+	// Binary asks an HTTP front for bytes rather than JSON.
+	Binary bool
+}
+
+// A Releaser takes back something that was lent until the call.
+type Releaser interface{ Release() }
+
+var requests = sync.Pool{New: func() any { return new(Request) }}
+
+// NewRequest returns an empty request. It is taken back by Release.
+func NewRequest() *Request {
+	r := requests.Get().(*Request)
+	r.Version = LatestVersion
+	return r
+}
+
+// Hold lends h to the request until Release. There can be one only.
+func (r *Request) Hold(h Releaser) {
+	if r.hold != nil {
+		panic("BUG: infer: the request already holds something")
+	}
+	r.hold = h
+}
+
+// Release gives back the response's memory, what the request holds and the
+// request itself, which the caller must not touch again.
+func (r *Request) Release() {
+	r.Response.Release()
+	if r.hold != nil {
+		r.hold.Release()
+	}
+	clear(r.Params)
+	clear(r.Inputs)
+	clear(r.Outputs)
+	*r = Request{
+		Params:   r.Params[:0],
+		Inputs:   r.Inputs[:0],
+		Outputs:  r.Outputs[:0],
+		Response: r.Response.emptied(),
+		dims:     r.dims[:0],
+		bytes:    r.bytes[:0],
+	}
+	if cap(r.bytes) > maxKeptBytes {
+		r.bytes = nil
+	}
+	if cap(r.dims) > maxKeptDims || cap(r.Inputs) > maxKeptTensors || cap(r.Outputs) > maxKeptTensors {
+		return // an unusually large one is left to the garbage collector
+	}
+	requests.Put(r)
+}
+
+// What a pooled request keeps for its next use. A larger one came from an
+// unusual client and would only hold memory.
+const (
+	maxKeptBytes   = 1 << 20
+	maxKeptDims    = 1 << 10
+	maxKeptTensors = 1 << 8
+)
+
+// Dims returns an empty shape with room for n dimensions, in memory of the
+// request that stays valid until Release.
+func (r *Request) Dims(n int) tensor.Shape {
+	if cap(r.dims)-len(r.dims) < n {
+		r.dims = make([]int64, 0, max(64, 2*cap(r.dims), n))
+	}
+	start := len(r.dims)
+	r.dims = r.dims[:start+n]
+	return tensor.Shape(r.dims[start : start : start+n])
+}
+
+// Grow returns n bytes of undefined content in memory of the request that
+// stays valid until Release.
+func (r *Request) Grow(n int) []byte {
+	if cap(r.bytes)-len(r.bytes) < n {
+		r.bytes = make([]byte, 0, max(4096, 2*cap(r.bytes), n))
+	}
+	start := len(r.bytes)
+	r.bytes = r.bytes[:start+n]
+	return r.bytes[start : start+n : start+n]
+}
+
+// AddInput appends an empty input and returns it. The pointer is valid until
+// the next call.
+func (r *Request) AddInput() *Input {
+	r.Inputs = append(r.Inputs, Input{})
+	return &r.Inputs[len(r.Inputs)-1]
+}

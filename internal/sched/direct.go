@@ -1,0 +1,208 @@
+package sched
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"shoal/internal/backend"
+	"shoal/internal/infer"
+	"shoal/internal/status"
+)
+
+// Direct is the scheduler without batching: each request is an execution of its
+// own, first come first served, on whichever instance is idle. The caller's
+// goroutine runs the model, so a request that finds an idle instance costs no
+// hand-over between goroutines.
+type Direct struct {
+	record Recorder
+	all    []*directWorker
+
+	mu      sync.Mutex // protects the fields below
+	idle    []*directWorker
+	queue   waitList
+	closing bool
+	drained chan struct{} // closed when closing and every worker is idle
+}
+
+type directWorker struct {
+	instance backend.Instance
+	batch    infer.Batch
+}
+
+// A waiter is a request that waits for an instance. It is in the queue until
+// somebody takes it out, under the mutex, and sends it a worker.
+type waiter struct {
+	ready      chan *directWorker // buffered 1
+	prev, next *waiter
+	queued     bool
+}
+
+var waiters = sync.Pool{New: func() any { return &waiter{ready: make(chan *directWorker, 1)} }}
+
+// StartDirect returns a scheduler over the instances, which stay the caller's
+// and must outlive it.
+func StartDirect(instances []backend.Instance, record Recorder) *Direct {
+	d := &Direct{record: record, drained: make(chan struct{})}
+	for _, in := range instances {
+		w := &directWorker{instance: in}
+		d.all = append(d.all, w)
+		d.idle = append(d.idle, w)
+	}
+	return d
+}
+
+// Do implements Scheduler.
+func (d *Direct) Do(ctx context.Context, r *infer.Request) error {
+	r.Queued = time.Now()
+	w, err := d.acquire(ctx)
+	if err != nil {
+		return err
+	}
+	b := &w.batch
+	b.Requests = append(b.Requests[:0], r)
+	b.Rows = r.Rows
+	b.Times = infer.Times{Start: time.Now()}
+	err = run(w.instance, b)
+	b.Times.End = time.Now()
+	if err == nil {
+		err = r.Err
+	}
+	d.record.Executed(b, err)
+	b.Requests[0] = nil
+	d.release(w)
+	return err
+}
+
+// run calls the instance and turns a panic of ours into an error, so that the
+// instance is not lost to the scheduler.
+func run(in backend.Instance, b *infer.Batch) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = status.Wrap(status.Internal, fmt.Errorf("panic: %v\n%s", p, debug.Stack()), "the model's execution broke; the server's log has the details")
+		}
+	}()
+	return in.Run(b)
+}
+
+// acquire returns an idle instance, waiting for one if need be.
+func (d *Direct) acquire(ctx context.Context) (*directWorker, error) {
+	d.mu.Lock()
+	if d.closing {
+		d.mu.Unlock()
+		return nil, errStopping
+	}
+	if n := len(d.idle); n > 0 {
+		w := d.idle[n-1]
+		d.idle = d.idle[:n-1]
+		d.mu.Unlock()
+		return w, nil
+	}
+	wt := waiters.Get().(*waiter)
+	d.queue.push(wt)
+	d.mu.Unlock()
+
+	select {
+	case w := <-wt.ready:
+		waiters.Put(wt)
+		return w, nil
+	case <-ctx.Done():
+	}
+	d.mu.Lock()
+	queued := wt.queued
+	if queued {
+		d.queue.remove(wt)
+	}
+	d.mu.Unlock()
+	if !queued { // an instance was handed over meanwhile: pass it on
+		d.release(<-wt.ready)
+	}
+	waiters.Put(wt)
+	return nil, cancelled(ctx)
+}
+
+// release gives an instance to the first waiter, or makes it idle.
+func (d *Direct) release(w *directWorker) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if wt := d.queue.pop(); wt != nil {
+		wt.ready <- w // buffered: does not block
+		return
+	}
+	d.idle = append(d.idle, w)
+	if d.closing && len(d.idle) == len(d.all) {
+		close(d.drained)
+	}
+}
+
+// Pending returns the number of requests that wait for an instance.
+func (d *Direct) Pending() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.queue.n
+}
+
+// Close implements Scheduler.
+func (d *Direct) Close() {
+	d.mu.Lock()
+	if !d.closing {
+		d.closing = true
+		if len(d.idle) == len(d.all) {
+			close(d.drained)
+		}
+	}
+	d.mu.Unlock()
+	<-d.drained
+}
+
+var errStopping = status.Errorf(status.Unavailable, "Server is stopping, scheduler for model has stopped accepting new inference requests")
+
+// cancelled says why ctx ended, as an error with a code.
+func cancelled(ctx context.Context) error {
+	if ctx.Err() == context.DeadlineExceeded {
+		return status.Wrap(status.DeadlineExceeded, ctx.Err(), "the request's deadline passed while it was queued")
+	}
+	return status.Wrap(status.Cancelled, ctx.Err(), "the request was cancelled while it was queued")
+}
+
+// A waitList is a first-in first-out list of waiters.
+type waitList struct {
+	head, tail *waiter
+	n          int
+}
+
+func (l *waitList) push(w *waiter) {
+	w.queued, w.prev, w.next = true, l.tail, nil
+	if l.tail != nil {
+		l.tail.next = w
+	} else {
+		l.head = w
+	}
+	l.tail = w
+	l.n++
+}
+
+func (l *waitList) pop() *waiter {
+	w := l.head
+	if w != nil {
+		l.remove(w)
+	}
+	return w
+}
+
+func (l *waitList) remove(w *waiter) {
+	if w.prev != nil {
+		w.prev.next = w.next
+	} else {
+		l.head = w.next
+	}
+	if w.next != nil {
+		w.next.prev = w.prev
+	} else {
+		l.tail = w.prev
+	}
+	w.queued, w.prev, w.next = false, nil, nil
+	l.n--
+}

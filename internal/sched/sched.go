@@ -1,0 +1,29 @@
+// Package sched decides which requests run together, when and on which
+// instance. A scheduler is started for each loaded version of a model and lives
+// as long as it; its methods may be called from many goroutines.
+package sched
+
+import (
+	"context"
+
+	"shoal/internal/infer"
+)
+
+// A Scheduler runs requests on the instances of one model.
+type Scheduler interface {
+	// Do runs r and returns when its Response or its error is there. While r
+	// is queued, the end of ctx takes it out of the queue; once it runs, Do
+	// waits for it. Whatever Do returns, the caller owns r again.
+	Do(ctx context.Context, r *infer.Request) error
+
+	// Close refuses new requests, lets those in the queue finish and returns
+	// when no instance is running any more.
+	Close()
+}
+
+// A Recorder is told of every execution. It must not keep the batch.
+type Recorder interface {
+	// Executed reports that a batch ran, with its times set; err is what
+	// failed all of it, if anything did.
+	Executed(b *infer.Batch, err error)
+}

@@ -1,0 +1,111 @@
+// Package status gives every error that can reach a client a code and a public
+// text. Each protocol maps the codes to its own statuses in one table; nothing
+// here knows a protocol.
+package status
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// A Code says what kind of fault an error is.
+type Code uint8
+
+// The codes. The zero value is Unknown, so that an error nobody classified is
+// not mistaken for anything else.
+const (
+	Unknown Code = iota
+	Internal
+	NotFound
+	InvalidArgument
+	Unavailable
+	Unsupported
+	AlreadyExists
+	Cancelled
+	DeadlineExceeded
+	PermissionDenied
+	CodeCount // the number of codes, for tables and their tests
+)
+
+var names = [CodeCount]string{
+	Unknown:          "Unknown",
+	Internal:         "Internal",
+	NotFound:         "Not found",
+	InvalidArgument:  "Invalid argument",
+	Unavailable:      "Unavailable",
+	Unsupported:      "Unsupported",
+	AlreadyExists:    "Already exists",
+	Cancelled:        "Cancelled",
+	DeadlineExceeded: "Deadline exceeded",
+	PermissionDenied: "Permission denied",
+}
+
+// String returns the code as it stands inside composed messages, such as
+// "Invalid argument".
+func (c Code) String() string {
+	if c >= CodeCount {
+		return names[Unknown]
+	}
+	return names[c]
+}
+
+// An Error has a code, a text for the client and perhaps a private cause.
+type Error struct {
+	Code Code
+	// Public is what the client is told.
+	Public string
+	// Cause is for the log only; nil when Public says it all.
+	Cause error
+}
+
+// Error returns the public text and, for the log, the cause.
+func (e *Error) Error() string {
+	if e.Cause == nil {
+		return e.Public
+	}
+	return e.Public + ": " + e.Cause.Error()
+}
+
+// Unwrap returns the private cause.
+func (e *Error) Unwrap() error { return e.Cause }
+
+// Errorf returns an error whose whole text is public.
+func Errorf(code Code, format string, args ...any) error {
+	return &Error{Code: code, Public: fmt.Sprintf(format, args...)}
+}
+
+// Wrap returns an error that shows msg to the client and keeps err for the log.
+func Wrap(code Code, err error, msg string) error {
+	return &Error{Code: code, Public: msg, Cause: err}
+}
+
+// CodeOf returns err's code: that of the first Error in its chain, else what a
+// context's error means, else Internal.
+func CodeOf(err error) Code {
+	var e *Error
+	switch {
+	case errors.As(err, &e):
+		return e.Code
+	case errors.Is(err, context.DeadlineExceeded):
+		return DeadlineExceeded
+	case errors.Is(err, context.Canceled):
+		return Cancelled
+	}
+	return Internal
+}
+
+// Public returns the text that a client may see of err. An error that carries
+// none is described without its details.
+func Public(err error) string {
+	var e *Error
+	switch {
+	case errors.As(err, &e):
+		return e.Public
+	case errors.Is(err, context.DeadlineExceeded):
+		return "the request's deadline passed"
+	case errors.Is(err, context.Canceled):
+		return "the request was cancelled"
+	}
+	return "internal error; the server's log has the details"
+}
