@@ -1,0 +1,204 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A Target is something to load: an address and a prepared request.
+type Target interface {
+	// Open connects n callers. It returns all of them or none.
+	Open(ctx context.Context, n int) ([]Caller, error)
+}
+
+// A Caller makes one request at a time.
+type Caller interface {
+	// First makes one request and checks what the answer says.
+	First(ctx context.Context) error
+	// Do makes one request and waits for the whole answer, of which it looks
+	// at no more than the status.
+	Do(ctx context.Context) error
+	// Close ends the caller; a second call does nothing. It may be called while
+	// Do runs, which then returns an error soon. Callers of one Open may share
+	// connections, so they are closed together.
+	Close() error
+}
+
+// A Limit says when a run ends: after Requests requests, after Duration, or
+// after whichever comes first when both are set.
+type Limit struct {
+	Requests int64
+	Duration time.Duration
+}
+
+const (
+	// giveUpAfter failures in a row a caller stops: a dead server answers "no"
+	// so fast that its callers would take the machine.
+	giveUpAfter = 100
+	// grace is how long after a run's duration an answer may still come before
+	// the server counts as hung.
+	grace = 15 * time.Second
+)
+
+// A Result is what a run came to. Only answered requests count; those that
+// failed are in Errors.
+type Result struct {
+	Requests int64
+	Elapsed  time.Duration
+	Latency  Histogram
+	// Errors counts the failures by kind: "http 503", "grpc Unavailable",
+	// "closed by server", "connect", "protocol", "timeout", "cancelled", "other".
+	Errors map[string]int64
+	// FirstError is one of the errors of the run, nil when there were none.
+	FirstError error
+}
+
+// Throughput returns the answered requests per second.
+func (r *Result) Throughput() float64 {
+	if r.Elapsed <= 0 {
+		return 0
+	}
+	return float64(r.Requests) / r.Elapsed.Seconds()
+}
+
+// Failed returns the number of requests that got no good answer.
+func (r *Result) Failed() int64 {
+	var n int64
+	for _, c := range r.Errors {
+		n += c
+	}
+	return n
+}
+
+// A Generator is a set of connected callers.
+type Generator struct {
+	callers []Caller
+}
+
+// Open connects n callers to t and lets each make one request, one after the
+// other, whose answer the target checks. The callers live until Close.
+func Open(ctx context.Context, t Target, n int) (*Generator, error) {
+	if n < 1 {
+		return nil, fmt.Errorf("load: %d callers; at least one is needed", n)
+	}
+	callers, err := t.Open(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	g := &Generator{callers: callers}
+	for _, c := range callers {
+		if err := c.First(ctx); err != nil {
+			return nil, errors.Join(fmt.Errorf("first request: %w", err), g.Close())
+		}
+	}
+	return g, nil
+}
+
+// Close ends the callers and their connections.
+func (g *Generator) Close() error {
+	var errs []error
+	for _, c := range g.callers {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Run makes load until the limit is reached and every caller has its last answer,
+// so that before and after it nothing is under way at the server. When ctx ends or
+// the server hangs, Run closes the callers, reports what was counted until then
+// and the generator is of no further use.
+func (g *Generator) Run(ctx context.Context, limit Limit) (*Result, error) {
+	if limit.Requests <= 0 && limit.Duration <= 0 {
+		return nil, errors.New("load: the limit has neither requests nor a duration")
+	}
+	// Cancelled rather than given a deadline: grpc-go would send a deadline to
+	// the server with every request, and the server would set a timer for each.
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stop := context.AfterFunc(ctx, func() { g.Close() })
+	defer stop()
+	if limit.Duration > 0 {
+		hung := fmt.Errorf("load: a request had no answer %v after the end of the run", grace)
+		defer time.AfterFunc(limit.Duration+grace, func() { cancel(hung) }).Stop()
+	}
+
+	r := &run{start: time.Now(), limited: limit.Requests > 0}
+	r.left.Store(limit.Requests)
+	if limit.Duration > 0 {
+		r.end = r.start.Add(limit.Duration)
+	}
+	counts := make([]count, len(g.callers))
+	var wg sync.WaitGroup
+	for i, c := range g.callers {
+		wg.Go(func() { r.loop(ctx, c, &counts[i]) })
+	}
+	wg.Wait()
+	return sum(counts, time.Since(r.start)), context.Cause(ctx)
+}
+
+// A run is what the callers of one Run share.
+type run struct {
+	start, end time.Time // end is zero when only the requests are limited
+	limited    bool
+	left       atomic.Int64 // requests that nobody has taken yet, when limited
+}
+
+// A count is what one caller has seen. Each has its own, so that callers do not
+// write to each other's memory.
+type count struct {
+	latency Histogram
+	errors  map[string]int64
+	first   error
+}
+
+// loop sends until the run is over.
+func (r *run) loop(ctx context.Context, c Caller, n *count) {
+	failures := 0
+	for at := time.Now(); failures < giveUpAfter && ctx.Err() == nil; {
+		if r.limited && r.left.Add(-1) < 0 {
+			return
+		}
+		err := c.Do(ctx)
+		now := time.Now()
+		if err != nil {
+			failures++
+			n.fail(err)
+		} else {
+			failures = 0
+			n.latency.Record(now.Sub(at))
+		}
+		if !r.end.IsZero() && !now.Before(r.end) {
+			return
+		}
+		at = now
+	}
+}
+
+func (n *count) fail(err error) {
+	if n.errors == nil {
+		n.errors = make(map[string]int64)
+		n.first = err
+	}
+	n.errors[kindOf(err)]++
+}
+
+// sum adds up what the callers saw.
+func sum(counts []count, elapsed time.Duration) *Result {
+	r := &Result{Elapsed: elapsed, Errors: make(map[string]int64)}
+	for i := range counts {
+		n := &counts[i]
+		r.Latency.Merge(&n.latency)
+		for kind, c := range n.errors {
+			r.Errors[kind] += c
+		}
+		if r.FirstError == nil {
+			r.FirstError = n.first
+		}
+	}
+	r.Requests = r.Latency.Count()
+	return r
+}
