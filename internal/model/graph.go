@@ -6,6 +6,9 @@ import "shoal/internal/tensor"
 type Graph struct {
 	Inputs  []GraphTensor
 	Outputs []GraphTensor
+	// Overridable are inputs with a value of their own, which a request may
+	// leave out. They are no part of Inputs.
+	Overridable []GraphTensor
 }
 
 // A GraphTensor is an input or output of a graph. Dims has -1 for symbolic

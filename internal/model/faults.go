@@ -1,0 +1,138 @@
+package model
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"shoal/internal/status"
+)
+
+// maxFaults bounds the faults that are reported of one text. A file with more
+// is not a configuration, and the rest would hide the first.
+const maxFaults = 50
+
+// faults gathers what is wrong with a text, in the order in which it is found.
+type faults struct {
+	path string
+	text []byte
+	list []string
+	more bool // there were more than maxFaults
+}
+
+// add notes a fault at an offset of the text; field may be empty.
+func (f *faults) add(offset int, field, format string, args ...any) {
+	if len(f.list) == maxFaults {
+		f.more = true
+		return
+	}
+	line, col := f.position(offset)
+	at := fmt.Sprintf("%s:%d:%d: ", f.path, line, col)
+	if field != "" {
+		at += field + ": "
+	}
+	f.list = append(f.list, at+fmt.Sprintf(format, args...))
+}
+
+// position returns the line and the column, in characters, of an offset.
+func (f *faults) position(offset int) (line, col int) {
+	before := f.text[:offset]
+	line = bytes.Count(before, []byte("\n")) + 1
+	before = before[bytes.LastIndexByte(before, '\n')+1:]
+	return line, utf8.RuneCount(before) + 1
+}
+
+// err returns all faults as one error, nil when there are none.
+func (f *faults) err() error {
+	if len(f.list) == 0 {
+		return nil
+	}
+	lines := f.list
+	if f.more {
+		lines = append(lines, fmt.Sprintf("%s: more than %d faults; the others are not shown", f.path, maxFaults))
+	}
+	return status.Errorf(status.InvalidArgument, "%s", strings.Join(lines, "\n"))
+}
+
+// problems gathers what is wrong with a whole configuration.
+type problems []string
+
+func (p *problems) add(format string, args ...any) {
+	*p = append(*p, fmt.Sprintf(format, args...))
+}
+
+// err returns the problems as one error on one line, so that the first reads
+// as the original's only one; nil when there are none.
+func (p problems) err() error {
+	if len(p) == 0 {
+		return nil
+	}
+	return status.Errorf(status.InvalidArgument, "%s", strings.Join(p, "; "))
+}
+
+// fieldHint says which fields a message has: those whose names are near, or
+// all of them.
+func fieldHint(desc protoreflect.MessageDescriptor, name string) string {
+	var all, near []string
+	for i := range desc.Fields().Len() {
+		all = append(all, desc.Fields().Get(i).TextName())
+	}
+	near = nearest(name, all)
+	if len(near) > 0 {
+		return "did you mean " + strings.Join(near, " or ") + "?"
+	}
+	if len(all) == 0 {
+		return string(desc.Name()) + " has no fields"
+	}
+	return fmt.Sprintf("the fields of %s are %s", desc.Name(), strings.Join(all, ", "))
+}
+
+// nearest returns up to three of the names that differ little from name, the
+// nearest first.
+func nearest(name string, names []string) []string {
+	limit := max(2, len(name)/3)
+	type candidate struct {
+		name     string
+		distance int
+	}
+	var near []candidate
+	for _, n := range names {
+		if d := distance(name, n); d <= limit {
+			near = append(near, candidate{n, d})
+		}
+	}
+	slices.SortStableFunc(near, func(a, b candidate) int { return a.distance - b.distance })
+	var out []string
+	for _, c := range near[:min(3, len(near))] {
+		out = append(out, c.name)
+	}
+	return out
+}
+
+// distance returns the number of letters to change, add or drop that make b of
+// a. Names too long to be a slip of the pen are far from everything.
+func distance(a, b string) int {
+	if len(a) > 100 {
+		return len(a)
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			diagonal, row[j+1] = row[j+1], min(row[j]+1, row[j+1]+1, diagonal+cost)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,200 @@
+package model
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"shoal/internal/model/modelpb"
+)
+
+// Validate is ValidateFor on a machine without GPUs.
+func Validate(cfg *modelpb.ModelConfig) error {
+	return ValidateFor(cfg, NormalizeOptions{})
+}
+
+// ValidateFor says what is wrong with a normalised configuration, all of it at
+// once; the error is of code InvalidArgument. The options are those that it
+// was normalised with.
+func ValidateFor(cfg *modelpb.ModelConfig, opt NormalizeOptions) error {
+	var p problems
+	validatePlatform(&p, cfg)
+	if cfg.MaxBatchSize < 0 {
+		p.add("'max_batch_size' must be non-negative value for %s", cfg.Name)
+	}
+	if db := cfg.GetDynamicBatching(); db != nil {
+		validateDynamic(&p, cfg, db)
+	}
+	if sb := cfg.GetSequenceBatching(); sb != nil {
+		validateSequence(&p, cfg, sb)
+	}
+	if cfg.GetModelTransactionPolicy().GetDecoupled() && cfg.GetResponseCache().GetEnable() {
+		p.add("Response Cache does not currently support model %s with 'decoupled' transaction policy. "+
+			"Please disable the response cache.", cfg.Name)
+	}
+	validateMetrics(&p, cfg)
+	validateTensors(&p, cfg)
+	validateBatchIO(&p, cfg)
+	if cfg.GetEnsembleScheduling() != nil {
+		validateEnsemble(&p, cfg)
+	} else {
+		validateGroups(&p, cfg, opt)
+	}
+	return p.err()
+}
+
+func validatePlatform(p *problems, cfg *modelpb.ModelConfig) {
+	if cfg.Name == "" {
+		p.add("model configuration must specify 'name'")
+	}
+	switch {
+	case cfg.Platform == "" && cfg.Backend == "":
+		p.add("must specify 'platform' or 'backend' for '%s'", cfg.Name)
+	case cfg.Backend == "" && cfg.Platform != ensemblePlatform:
+		p.add("unexpected platform type '%s' for %s", cfg.Platform, cfg.Name)
+	case cfg.Backend != "" && cfg.Platform == ensemblePlatform:
+		p.add("Ensemble model '%s' must have platform type '%s' and empty backend type", cfg.Name, ensemblePlatform)
+	case !pairs(cfg.Backend, cfg.Platform):
+		p.add("unexpected 'platform' and 'backend' pair, got:%s, %s", cfg.Platform, cfg.Backend)
+	case cfg.Platform == ensemblePlatform && cfg.GetEnsembleScheduling() == nil:
+		p.add("ensemble scheduling must be set for ensemble %s whose platform is %s", cfg.Name, ensemblePlatform)
+	}
+}
+
+func validateDynamic(p *problems, cfg *modelpb.ModelConfig, db *modelpb.ModelDynamicBatching) {
+	validatePreferred(p, cfg, "dynamic batching preferred size", db.PreferredBatchSize)
+	if levels := db.PriorityLevels; levels != 0 {
+		if db.DefaultPriorityLevel == 0 || db.DefaultPriorityLevel > levels {
+			p.add("default priority level must be in range [1, %d] for %s", levels, cfg.Name)
+		}
+		for _, level := range slices.Sorted(maps.Keys(db.PriorityQueuePolicy)) {
+			if level == 0 || level > levels {
+				p.add("priority queue policy must have priority level in range [1, %d] for %s", levels, cfg.Name)
+			}
+		}
+	}
+	if !db.PreserveOrdering {
+		return
+	}
+	if db.PriorityLevels > 1 {
+		p.add("Only one priority level is allowed when 'preserve_ordering' is true for %s", cfg.Name)
+	}
+	delays := delaysOnTimeout(db.DefaultQueuePolicy)
+	for _, policy := range db.PriorityQueuePolicy {
+		delays = delays || delaysOnTimeout(policy)
+	}
+	if delays {
+		p.add("Queue policy can not have DELAY as timeout action when 'preserve_ordering' is true for %s", cfg.Name)
+	}
+}
+
+// delaysOnTimeout reports whether the policy lets later requests overtake.
+func delaysOnTimeout(q *modelpb.ModelQueuePolicy) bool {
+	return q.GetDefaultTimeoutMicroseconds() != 0 && q.GetTimeoutAction() == modelpb.ModelQueuePolicy_DELAY
+}
+
+// validatePreferred checks preferred sizes; what is their name in messages.
+func validatePreferred(p *problems, cfg *modelpb.ModelConfig, what string, sizes []int32) {
+	var small, large bool
+	for _, size := range sizes {
+		small = small || size <= 0
+		large = large || size > max(0, cfg.MaxBatchSize)
+	}
+	if small {
+		p.add("%s must be positive for %s", what, cfg.Name)
+	}
+	if large {
+		p.add("%s must be <= max batch size for %s", what, cfg.Name)
+	}
+}
+
+func validateMetrics(p *problems, cfg *modelpb.ModelConfig) {
+	for _, c := range cfg.GetModelMetrics().GetMetricControl() {
+		switch {
+		case c.MetricIdentifier == nil:
+			p.add("metric control must specify 'metric_identifier'")
+		case c.MetricIdentifier.Family == "":
+			p.add("metric identifier must specify non-empty 'family'")
+		}
+		switch {
+		case c.GetHistogramOptions() == nil:
+			p.add("metric control must specify 'histogram_options'")
+		case len(c.GetHistogramOptions().Buckets) == 0:
+			p.add("histogram options must specify non-empty 'buckets'")
+		}
+	}
+}
+
+// validateEnsemble checks what an ensemble must and must not have. Whether its
+// tensors connect is known where its models are.
+func validateEnsemble(p *problems, cfg *modelpb.ModelConfig) {
+	if cfg.Platform != ensemblePlatform {
+		p.add("ensemble scheduling cannot be set for model '%s' whose platform is not %s", cfg.Name, ensemblePlatform)
+	}
+	if len(cfg.InstanceGroup) > 0 {
+		p.add("instance group should not be specified for ensemble '%s'", cfg.Name)
+	}
+	if cfg.Optimization != nil {
+		p.add("optimization should not be specified for ensemble '%s'", cfg.Name)
+	}
+	if len(cfg.ModelWarmup) > 0 {
+		p.add("model_warmup can not be specified for ensemble '%s'", cfg.Name)
+	}
+	steps := cfg.GetEnsembleScheduling().Step
+	if len(steps) == 0 {
+		p.add("must specify 'step' for ensemble '%s'", cfg.Name)
+	}
+	for i, step := range steps {
+		for _, f := range []struct {
+			name  string
+			empty bool
+		}{
+			{"model_name", step.ModelName == ""},
+			{"input_map", len(step.InputMap) == 0},
+			{"output_map", len(step.OutputMap) == 0},
+		} {
+			if f.empty {
+				p.add("must specify '%s' in step %d of ensemble '%s'", f.name, i, cfg.Name)
+			}
+		}
+	}
+}
+
+func validateGroups(p *problems, cfg *modelpb.ModelConfig, opt NormalizeOptions) {
+	for _, g := range cfg.InstanceGroup {
+		prefix := fmt.Sprintf("instance group %s of model %s", g.Name, cfg.Name)
+		switch g.Kind {
+		case modelpb.ModelInstanceGroup_KIND_GPU:
+			validateGPUs(p, prefix, g, opt)
+		case modelpb.ModelInstanceGroup_KIND_CPU, modelpb.ModelInstanceGroup_KIND_MODEL:
+			if len(g.Gpus) > 0 {
+				p.add("%s has kind %s but specifies one or more GPUs", prefix, g.Kind)
+			}
+		default:
+			p.add("%s has unexpected kind %s", prefix, g.Kind)
+		}
+		if len(g.Profile) > 0 && cfg.Platform != "tensorrt_plan" {
+			p.add("%s and platform %s specifies profile field which is only supported for TensorRT models", prefix, cfg.Platform)
+		}
+	}
+}
+
+func validateGPUs(p *problems, prefix string, g *modelpb.ModelInstanceGroup, opt NormalizeOptions) {
+	if opt.GPUs == 0 {
+		p.add("%s has kind KIND_GPU but no GPUs are available", prefix)
+		return
+	}
+	if len(g.Gpus) == 0 {
+		p.add("%s has kind KIND_GPU but specifies no GPUs", prefix)
+	}
+	for _, gpu := range g.Gpus {
+		if !opt.has(gpu) {
+			var ids []string
+			for id := range opt.GPUs {
+				ids = append(ids, fmt.Sprint(id))
+			}
+			p.add("%s specifies invalid or unsupported gpu id %d. GPUs available are: %s", prefix, gpu, strings.Join(ids, ", "))
+		}
+	}
+}

@@ -1,0 +1,120 @@
+// Package repository is the model store on disk: which models there are, their
+// versions, their configuration files and their labels. It only reads, keeps
+// nothing, and every call looks at the disk anew, so it is safe for concurrent
+// use. The engine decides what is done with what it finds.
+package repository
+
+import (
+	"cmp"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"shoal/internal/status"
+)
+
+// An Entry is the folder of one model.
+type Entry struct {
+	Name string
+	Dir  string
+}
+
+// Scan returns the models of the repositories, sorted by name, and apart from
+// them the names that more than one repository has, which cannot be served.
+// Files and folders whose names begin with a dot are no models.
+func Scan(roots []string) (entries []Entry, ambiguous []string, err error) {
+	dirs := map[string][]string{} // the folders of each name
+	for _, root := range distinct(roots) {
+		names, err := subfolders(root)
+		if err != nil {
+			return nil, nil, rootError(root, err)
+		}
+		for _, name := range names {
+			if !strings.HasPrefix(name, ".") {
+				dirs[name] = append(dirs[name], filepath.Join(root, name))
+			}
+		}
+	}
+	for name, found := range dirs {
+		if len(found) > 1 {
+			ambiguous = append(ambiguous, name)
+		} else {
+			entries = append(entries, Entry{Name: name, Dir: found[0]})
+		}
+	}
+	slices.Sort(ambiguous)
+	slices.SortFunc(entries, func(a, b Entry) int { return cmp.Compare(a.Name, b.Name) })
+	return entries, ambiguous, nil
+}
+
+// distinct returns the roots without those that are given again.
+func distinct(roots []string) []string {
+	var out []string
+	for _, r := range roots {
+		if !isRemote(r) {
+			r = filepath.Clean(r)
+		}
+		if !slices.Contains(out, r) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// isRemote reports whether a root names an object store.
+func isRemote(root string) bool {
+	for _, prefix := range []string{"s3://", "gs://", "as://"} {
+		if strings.HasPrefix(root, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// errRemote says that a root is in an object store.
+var errRemote = errors.New("object stores are not supported; copy the models into a local folder and give that")
+
+// subfolders returns the names of the folders in dir, links to folders among
+// them, in the order of their names.
+func subfolders(dir string) ([]string, error) {
+	if isRemote(dir) {
+		return nil, errRemote
+	}
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, e := range list {
+		if isFolder(filepath.Join(dir, e.Name()), e) {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
+}
+
+func isFolder(path string, e fs.DirEntry) bool {
+	if e.Type()&fs.ModeSymlink == 0 {
+		return e.IsDir()
+	}
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// rootError says which flag names a folder that cannot be read.
+func rootError(root string, err error) error {
+	return status.Errorf(status.InvalidArgument, "--model-repository %q: %v", root, reason(err))
+}
+
+// reason returns the cause of a file error without the path and the call,
+// which the message around it tells in better words.
+func reason(err error) error {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return path.Err
+	}
+	return err
+}

@@ -1,0 +1,104 @@
+package repository
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"shoal/internal/model/modelpb"
+	"shoal/internal/status"
+)
+
+// otherFolders are the folders of a model that are not versions.
+var otherFolders = []string{"warmup", "initial_state", "configs"}
+
+// Versions returns the versions that the model has on disk, ascending. Folders
+// that look like none are left out; warn, which may be nil, is told of them.
+func (e Entry) Versions(warn func(msg string)) ([]int64, error) {
+	names, err := subfolders(e.Dir)
+	if err != nil {
+		return nil, e.readError(e.Dir, err)
+	}
+	var versions []int64
+	for _, name := range names {
+		if slices.Contains(otherFolders, name) {
+			continue
+		}
+		v, ok := parseVersion(name)
+		if ok {
+			versions = append(versions, v)
+		} else if warn != nil {
+			warn(fmt.Sprintf("folder %q of model %q is not a version and is left out: its name is not a number without leading zeros", name, e.Name))
+		}
+	}
+	slices.Sort(versions)
+	return versions, nil
+}
+
+// parseVersion reads the name of a version folder: digits without leading
+// zeros. Zero itself is a version.
+func parseVersion(name string) (int64, bool) {
+	v, err := strconv.ParseInt(name, 10, 64)
+	return v, err == nil && strconv.FormatInt(v, 10) == name && v >= 0
+}
+
+// VersionDir returns the folder of a version.
+func (e Entry) VersionDir(version int64) string {
+	return filepath.Join(e.Dir, strconv.FormatInt(version, 10))
+}
+
+// HasFile reports whether the model's first version folder, in the order of
+// names, has a file or folder of that name. It is what model.InferBackend asks.
+func (e Entry) HasFile(name string) bool {
+	versions, err := e.Versions(nil)
+	if err != nil || len(versions) == 0 {
+		return false
+	}
+	dirs := make([]string, len(versions))
+	for i, v := range versions {
+		dirs[i] = strconv.FormatInt(v, 10)
+	}
+	_, err = os.Stat(filepath.Join(e.Dir, slices.Min(dirs), name))
+	return err == nil
+}
+
+// Select returns which of the versions on disk a policy wants, ascending, and
+// which it names that are not there. A model without a policy has its latest
+// version.
+func Select(policy *modelpb.ModelVersionPolicy, onDisk []int64) (chosen, missing []int64) {
+	have := slices.Compact(slices.Sorted(slices.Values(onDisk)))
+	latest := uint32(1)
+	switch {
+	case policy.GetSpecific() != nil:
+		for _, v := range slices.Compact(slices.Sorted(slices.Values(policy.GetSpecific().GetVersions()))) {
+			if slices.Contains(have, v) {
+				chosen = append(chosen, v)
+			} else {
+				missing = append(missing, v)
+			}
+		}
+		return chosen, missing
+	case policy.GetLatest() != nil:
+		latest = policy.GetLatest().GetNumVersions()
+	case policy != nil: // all, also when the policy says nothing
+		return have, nil
+	}
+	if n := len(have); int64(n) > int64(latest) {
+		have = have[n-int(latest):]
+	}
+	return have, nil
+}
+
+// readError says which file of the model could not be read, and why.
+func (e Entry) readError(path string, err error) error {
+	code := status.Internal
+	if os.IsNotExist(err) {
+		code = status.NotFound
+	}
+	if s := status.CodeOf(err); s != status.Internal {
+		code = s
+	}
+	return status.Errorf(code, "model %q: read %s: %v", e.Name, path, reason(err))
+}
