@@ -9,15 +9,10 @@ import (
 	"shoal/internal/model/modelpb"
 )
 
-// Validate is ValidateFor on a machine without GPUs.
-func Validate(cfg *modelpb.ModelConfig) error {
-	return ValidateFor(cfg, NormalizeOptions{})
-}
-
-// ValidateFor says what is wrong with a normalised configuration, all of it at
+// Validate says what is wrong with a normalised configuration, all of it at
 // once; the error is of code InvalidArgument. The options are those that it
 // was normalised with.
-func ValidateFor(cfg *modelpb.ModelConfig, opt NormalizeOptions) error {
+func Validate(cfg *modelpb.ModelConfig, opt NormalizeOptions) error {
 	var p problems
 	validatePlatform(&p, cfg)
 	if cfg.MaxBatchSize < 0 {
