@@ -36,8 +36,9 @@ type Request struct {
 	Rows int
 	// Err is set by an instance when this request alone failed in a batch.
 	Err error
-	// Queued is when the scheduler got the request.
-	Queued time.Time
+	// Queued is when the scheduler got the request, Started when an instance
+	// did; the latter is zero for one that never ran.
+	Queued, Started time.Time
 
 	Response Response
 

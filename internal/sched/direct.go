@@ -17,8 +17,9 @@ import (
 // goroutine runs the model, so a request that finds an idle instance costs no
 // hand-over between goroutines.
 type Direct struct {
-	record Recorder
-	all    []*directWorker
+	record  Recorder
+	all     []*directWorker
+	waiters sync.Pool
 
 	mu      sync.Mutex // protects the fields below
 	idle    []*directWorker
@@ -40,12 +41,11 @@ type waiter struct {
 	queued     bool
 }
 
-var waiters = sync.Pool{New: func() any { return &waiter{ready: make(chan *directWorker, 1)} }}
-
 // StartDirect returns a scheduler over the instances, which stay the caller's
 // and must outlive it.
 func StartDirect(instances []backend.Instance, record Recorder) *Direct {
 	d := &Direct{record: record, drained: make(chan struct{})}
+	d.waiters.New = func() any { return &waiter{ready: make(chan *directWorker, 1)} }
 	for _, in := range instances {
 		w := &directWorker{instance: in}
 		d.all = append(d.all, w)
@@ -64,7 +64,9 @@ func (d *Direct) Do(ctx context.Context, r *infer.Request) error {
 	b := &w.batch
 	b.Requests = append(b.Requests[:0], r)
 	b.Rows = r.Rows
-	b.Times = infer.Times{Start: time.Now()}
+	r.Started = time.Now()
+	b.Times = infer.Times{Start: r.Started}
+	d.record.Started(b)
 	err = run(w.instance, b)
 	b.Times.End = time.Now()
 	if err == nil {
@@ -100,13 +102,13 @@ func (d *Direct) acquire(ctx context.Context) (*directWorker, error) {
 		d.mu.Unlock()
 		return w, nil
 	}
-	wt := waiters.Get().(*waiter)
+	wt := d.waiters.Get().(*waiter)
 	d.queue.push(wt)
 	d.mu.Unlock()
 
 	select {
 	case w := <-wt.ready:
-		waiters.Put(wt)
+		d.waiters.Put(wt)
 		return w, nil
 	case <-ctx.Done():
 	}
@@ -119,7 +121,7 @@ func (d *Direct) acquire(ctx context.Context) (*directWorker, error) {
 	if !queued { // an instance was handed over meanwhile: pass it on
 		d.release(<-wt.ready)
 	}
-	waiters.Put(wt)
+	d.waiters.Put(wt)
 	return nil, cancelled(ctx)
 }
 

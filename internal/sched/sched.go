@@ -23,6 +23,8 @@ type Scheduler interface {
 
 // A Recorder is told of every execution. It must not keep the batch.
 type Recorder interface {
+	// Started reports that an instance took the batch.
+	Started(b *infer.Batch)
 	// Executed reports that a batch ran, with its times set; err is what
 	// failed all of it, if anything did.
 	Executed(b *infer.Batch, err error)

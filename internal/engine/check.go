@@ -1,0 +1,254 @@
+package engine
+
+import (
+	"encoding/binary"
+	"slices"
+	"strings"
+
+	"shoal/internal/infer"
+	"shoal/internal/model"
+	"shoal/internal/status"
+	"shoal/internal/tensor"
+)
+
+// check holds a request against the model's signature, in the order in which
+// clients expect the faults to be reported. It sets Rows, gives every input its
+// index and orders the inputs by it.
+func check(sig *model.Signature, r *infer.Request) error {
+	if err := checkNames(sig, r); err != nil {
+		return err
+	}
+	if err := checkRows(sig, r); err != nil {
+		return err
+	}
+	for i := range r.Inputs {
+		if err := checkShape(sig, r, &r.Inputs[i]); err != nil {
+			return err
+		}
+	}
+	for i := range r.Inputs {
+		if err := checkContent(sig, r, &r.Inputs[i]); err != nil {
+			return err
+		}
+	}
+	return checkClasses(sig, r)
+}
+
+// checkNames finds every input and output of the request in the signature. The
+// usual request passes in one sweep; nameFault finds out what is wrong with one
+// that does not.
+func checkNames(sig *model.Signature, r *infer.Request) error {
+	if !uniqueOutputs(sig, r) {
+		return nameFault(sig, r)
+	}
+	if n := len(r.Inputs); n > len(sig.Inputs) || n < sig.Required {
+		return nameFault(sig, r)
+	}
+	sorted := true
+	for i := range r.Inputs {
+		in := &r.Inputs[i]
+		if i < len(sig.Inputs) && sig.Inputs[i].Name == in.Name {
+			in.Index = i
+		} else {
+			in.Index = sig.Input(in.Name)
+		}
+		if in.Index < 0 {
+			return nameFault(sig, r)
+		}
+		sorted = sorted && (i == 0 || r.Inputs[i-1].Index < in.Index)
+	}
+	if !sorted {
+		slices.SortStableFunc(r.Inputs, func(a, b infer.Input) int { return a.Index - b.Index })
+	}
+	required := 0
+	for i := range r.Inputs {
+		if i > 0 && r.Inputs[i-1].Index == r.Inputs[i].Index {
+			return nameFault(sig, r)
+		}
+		if !sig.Inputs[r.Inputs[i].Index].Optional {
+			required++
+		}
+	}
+	if required < sig.Required {
+		return nameFault(sig, r)
+	}
+	return nil
+}
+
+// uniqueOutputs drops outputs that are asked for again and reports whether the
+// model has all of them.
+func uniqueOutputs(sig *model.Signature, r *infer.Request) bool {
+	kept := r.Outputs[:0]
+next:
+	for _, w := range r.Outputs {
+		if sig.Output(w.Name) < 0 {
+			return false
+		}
+		for i := range kept {
+			if kept[i].Name == w.Name {
+				continue next
+			}
+		}
+		kept = append(kept, w)
+	}
+	r.Outputs = kept
+	return true
+}
+
+// nameFault says what is wrong with the names of a request: a duplicate, an
+// unknown output, too few or too many inputs, an unknown input.
+func nameFault(sig *model.Signature, r *infer.Request) error {
+	given := make(map[string]bool, len(r.Inputs))
+	for i := range r.Inputs {
+		name := r.Inputs[i].Name
+		if given[name] {
+			return invalid(r, "input '%s' already exists in request", name)
+		}
+		given[name] = true
+	}
+	for i := range r.Outputs {
+		if sig.Output(r.Outputs[i].Name) < 0 {
+			return status.Errorf(status.InvalidArgument, "unexpected inference output '%s' for model '%s'", r.Outputs[i].Name, sig.Name)
+		}
+	}
+	counted := len(r.Inputs) <= len(sig.Inputs) && len(r.Inputs) >= sig.Required
+	if counted {
+		for i := range r.Inputs {
+			if sig.Input(r.Inputs[i].Name) < 0 {
+				return status.Errorf(status.InvalidArgument, "unexpected inference input '%s' for model '%s'", r.Inputs[i].Name, sig.Name)
+			}
+		}
+	}
+	return inputCountFault(sig, r, given)
+}
+
+func inputCountFault(sig *model.Signature, r *infer.Request, given map[string]bool) error {
+	var got, missing []string
+	for i := range r.Inputs {
+		if i == maxNamesInError {
+			got = append(got, "...")
+			break
+		}
+		got = append(got, "'"+r.Inputs[i].Name+"'")
+	}
+	for i := range sig.Inputs {
+		if !sig.Inputs[i].Optional && !given[sig.Inputs[i].Name] {
+			missing = append(missing, "'"+sig.Inputs[i].Name+"'")
+		}
+	}
+	const tail = "but got %d inputs for model '%s'. Got input(s) [%s], but missing required input(s) [%s]. Please provide all required input(s)."
+	gotText, missingText := strings.Join(got, ","), strings.Join(missing, ",")
+	if sig.Required == len(sig.Inputs) {
+		return invalid(r, "expected %d inputs "+tail, len(sig.Inputs), len(r.Inputs), sig.Name, gotText, missingText)
+	}
+	return invalid(r, "expected number of inputs between %d and %d "+tail, sig.Required, len(sig.Inputs), len(r.Inputs), sig.Name, gotText, missingText)
+}
+
+// maxNamesInError bounds what a client with thousands of inputs is told of them.
+const maxNamesInError = 64
+
+// checkRows finds the batch dimension of the request.
+func checkRows(sig *model.Signature, r *infer.Request) error {
+	r.Rows = 1
+	if sig.MaxBatch == 0 {
+		return nil
+	}
+	rows := int64(-1)
+	for i := range r.Inputs {
+		in := &r.Inputs[i]
+		if len(in.Shape) == 0 {
+			return invalid(r, "input '%s' has no shape but model requires batch dimension for '%s'", in.Name, sig.Name)
+		}
+		if rows >= 0 && in.Shape[0] != rows {
+			return invalid(r, "input '%s' batch size does not match other inputs for '%s'", in.Name, sig.Name)
+		}
+		rows = in.Shape[0]
+	}
+	if rows > int64(sig.MaxBatch) {
+		return invalid(r, "inference request batch-size must be <= %d for '%s'", sig.MaxBatch, sig.Name)
+	}
+	r.Rows = int(max(rows, 1))
+	return nil
+}
+
+const batchDimNote = "NOTE: Setting a non-zero max_batch_size in the model config requires a batch dimension to be prepended to each input shape. " +
+	"If you want to specify the full shape including the batch dim in your input dims config, try setting max_batch_size to zero. " +
+	"See the model configuration docs for more info on max_batch_size."
+
+func checkShape(sig *model.Signature, r *infer.Request, in *infer.Input) error {
+	want := &sig.Inputs[in.Index]
+	if in.Type != want.Type {
+		return invalid(r, "inference input '%s' data-type is '%s', but model '%s' expects '%s'", in.Name, in.Type, sig.Name, want.Type)
+	}
+	if !in.Shape.Fixed() {
+		return invalid(r, "All input dimensions should be specified for input '%s' for model '%s', got %s", in.Name, sig.Name, in.Shape)
+	}
+	if want.Full.Accepts(in.Shape) {
+		return nil
+	}
+	note := ""
+	if sig.MaxBatch > 0 {
+		note = batchDimNote
+	}
+	return invalid(r, "unexpected shape for input '%s' for model '%s'. Expected %s, got %s. %s", in.Name, sig.Name, want.Full, in.Shape, note)
+}
+
+// checkContent compares the bytes of an input with its shape. A batch of no
+// rows counts as one row, as it does in Triton.
+func checkContent(sig *model.Signature, r *infer.Request, in *infer.Input) error {
+	elements, ok := in.Shape.Elements()
+	if !ok {
+		return invalid(r, "invalid shape for input '%s': shape %s causes total element count to exceed maximum size of 9223372036854775807", in.Name, in.Shape)
+	}
+	if sig.MaxBatch > 0 && in.Shape[0] == 0 {
+		if elements, ok = in.Shape[1:].Elements(); !ok {
+			return invalid(r, "invalid shape for input '%s': shape %s causes total element count to exceed maximum size of 9223372036854775807", in.Name, in.Shape)
+		}
+	}
+	if in.Type == tensor.Bytes {
+		return checkStrings(sig, r, in, elements)
+	}
+	size := int64(in.Type.Size())
+	if elements > (1<<63-1)/size {
+		return invalid(r, "byte size overflow for input '%s': element count (%d) * data type size (%d) exceeds maximum allowed size (9223372036854775807)", in.Name, elements, size)
+	}
+	if got := in.Data.Size(); int64(got) != elements*size {
+		return invalid(r, "input byte size mismatch for input '%s' for model '%s'. Expected %d, got %d", in.Name, sig.Name, elements*size, got)
+	}
+	return nil
+}
+
+// checkStrings counts the elements of a Bytes tensor. The last may run past the
+// end of the data: that is the backend's to find, as it always was.
+func checkStrings(sig *model.Signature, r *infer.Request, in *infer.Input, want int64) error {
+	if len(in.Data.Rest) > 0 { // elements may straddle the pieces
+		joined := in.Data.Contiguous(r.Grow(in.Data.Size()))
+		in.Data = infer.Data{First: joined}
+	}
+	data, count := in.Data.First, int64(0)
+	for len(data) > 0 {
+		if count == want {
+			return invalid(r, "unexpected number of string elements %d for inference input '%s' for model '%s', expecting %d", count+1, in.Name, sig.Name, want)
+		}
+		if len(data) < 4 {
+			return invalid(r, "incomplete string length indicator for inference input '%s' for model '%s', expecting 4 bytes but only %d bytes available. "+
+				"Please make sure the string length indicator is in one buffer.", in.Name, sig.Name, len(data))
+		}
+		n := uint64(binary.LittleEndian.Uint32(data)) + 4
+		data = data[min(n, uint64(len(data))):]
+		count++
+	}
+	if count < want {
+		return invalid(r, "expected %d string elements for inference input '%s' for model '%s', got %d", want, in.Name, sig.Name, count)
+	}
+	return nil
+}
+
+// invalid returns the fault of a request, with the request's id in front.
+func invalid(r *infer.Request, format string, args ...any) error {
+	id := r.ID
+	if id == "" {
+		id = "<id_unknown>"
+	}
+	return status.Errorf(status.InvalidArgument, "[request id: %s] "+format, append([]any{id}, args...)...)
+}

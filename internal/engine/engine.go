@@ -1,0 +1,293 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"shoal/internal/backend"
+	"shoal/internal/infer"
+	"shoal/internal/repository"
+	"shoal/internal/status"
+)
+
+// Options say what an engine serves and how.
+type Options struct {
+	Name         string // the server's name in its metadata
+	Version      string
+	Repositories []string
+	Backends     []backend.Backend
+
+	// ConfigName chooses configs/<ConfigName>.pbtxt over config.pbtxt.
+	ConfigName string
+	// NoAutoComplete leaves configurations as they are written.
+	NoAutoComplete bool
+	// LooseReadiness makes the server ready even when a model is not.
+	LooseReadiness bool
+	// LoadThreads is how many models load at once.
+	LoadThreads int
+
+	Log *slog.Logger
+}
+
+// An Engine serves the models of its repositories.
+type Engine struct {
+	opt      Options
+	backends map[string]backend.Backend
+	log      *slog.Logger
+
+	stopping atomic.Bool
+	loaded   atomic.Bool // every model was tried
+	models   atomic.Pointer[map[string]*entry]
+
+	mu sync.Mutex // serialises the changes of models
+}
+
+// Start loads every model of the repositories and returns when each is ready or
+// has failed. It fails itself only when a repository cannot be read: what
+// became of the models, Index tells.
+func Start(ctx context.Context, opt Options) (*Engine, error) {
+	e := New(opt)
+	if err := e.LoadAll(ctx); err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// New returns an engine without models: live, not ready. It lets a server
+// answer for its health while LoadAll runs.
+func New(opt Options) *Engine {
+	e := &Engine{opt: opt, backends: make(map[string]backend.Backend), log: opt.Log}
+	for _, b := range opt.Backends {
+		e.backends[b.Name()] = b
+	}
+	e.models.Store(&map[string]*entry{})
+	return e
+}
+
+// LoadAll loads every model of the repositories, as Start does. It is called
+// once.
+func (e *Engine) LoadAll(ctx context.Context) error {
+	found, ambiguous, err := repository.Scan(e.opt.Repositories)
+	if err != nil {
+		return err
+	}
+	for _, name := range ambiguous {
+		e.put(&entry{name: name, ambiguous: true, err: errAmbiguous})
+	}
+	e.loadSome(ctx, found)
+	e.loaded.Store(true)
+	return nil
+}
+
+// loadSome loads the models side by side.
+func (e *Engine) loadSome(ctx context.Context, found []repository.Entry) {
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, max(1, e.opt.LoadThreads))
+	for _, src := range found {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			e.put(e.load(ctx, src))
+		})
+	}
+	wg.Wait()
+}
+
+// put makes m known, in place of what had its name.
+func (e *Engine) put(m *entry) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	next := make(map[string]*entry, len(*e.models.Load())+1)
+	for name, old := range *e.models.Load() {
+		next[name] = old
+	}
+	next[m.name] = m
+	e.models.Store(&next)
+}
+
+// Version returns a version that is ready to be asked; infer.LatestVersion is
+// the highest such.
+func (e *Engine) Version(name string, version int64) (*Version, error) {
+	if !e.loaded.Load() {
+		return nil, errStarting
+	}
+	if e.stopping.Load() {
+		return nil, errExiting
+	}
+	m := (*e.models.Load())[name]
+	if m == nil {
+		return nil, status.Errorf(status.NotFound, "Request for unknown model: '%s' is not found", name)
+	}
+	return m.version(version)
+}
+
+// Live reports whether the process serves.
+func (e *Engine) Live() bool { return !e.stopping.Load() }
+
+// Stopping reports whether Stop was called.
+func (e *Engine) Stopping() bool { return e.stopping.Load() }
+
+// Ready reports whether the server may be sent requests: everything was tried
+// and, unless readiness is loose, every model is ready.
+func (e *Engine) Ready() bool {
+	if !e.loaded.Load() || e.stopping.Load() {
+		return false
+	}
+	if e.opt.LooseReadiness {
+		return true
+	}
+	return e.Failed() == nil
+}
+
+// Failed returns why models did not load, joined; nil when all did.
+func (e *Engine) Failed() error {
+	var errs []error
+	for _, m := range e.sorted() {
+		if err := m.failure(); err != nil {
+			errs = append(errs, fmt.Errorf("model %q: %w", m.name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// ModelReady reports whether that version, or any for infer.LatestVersion, is
+// ready.
+func (e *Engine) ModelReady(name string, version int64) bool {
+	_, err := e.Version(name, version)
+	return err == nil
+}
+
+// Metadata describes a model. With infer.LatestVersion it lists all versions
+// that are ready.
+func (e *Engine) Metadata(name string, version int64) (Metadata, error) {
+	v, err := e.Version(name, version)
+	if err != nil {
+		return Metadata{}, err
+	}
+	md := Metadata{
+		Name: name, Platform: v.config.GetPlatform(),
+		Inputs: v.sig.Inputs, Outputs: v.sig.Outputs,
+		Versions: []int64{v.number},
+	}
+	if md.Platform == "" {
+		md.Platform = v.config.GetBackend()
+	}
+	if version == infer.LatestVersion {
+		md.Versions = (*e.models.Load())[name].readyVersions()
+	}
+	return md, nil
+}
+
+// Index lists the models and versions that are known, by name and version.
+func (e *Engine) Index(readyOnly bool) []IndexEntry {
+	var list []IndexEntry
+	for _, m := range e.sorted() {
+		for _, line := range m.index() {
+			if !readyOnly || line.State == StateReady || m.ambiguous {
+				list = append(list, line)
+			}
+		}
+	}
+	return list
+}
+
+// Statistics returns the counters of the versions that are ready: those of one
+// model, of one version, or of all when name is empty.
+func (e *Engine) Statistics(name string, version int64) ([]Statistics, error) {
+	var list []Statistics
+	if name == "" {
+		for _, m := range e.sorted() {
+			for _, n := range m.readyVersions() {
+				list = append(list, m.versions[n].v.snapshot())
+			}
+		}
+		return list, nil
+	}
+	m := (*e.models.Load())[name]
+	if m == nil || len(m.readyVersions()) == 0 {
+		return nil, status.Errorf(status.InvalidArgument, "requested model '%s' is not available", name)
+	}
+	for _, n := range m.readyVersions() {
+		if version == infer.LatestVersion || version == n {
+			list = append(list, m.versions[n].v.snapshot())
+		}
+	}
+	if len(list) == 0 {
+		return nil, status.Errorf(status.InvalidArgument, "requested model version is not available for model '%s'", name)
+	}
+	return list, nil
+}
+
+// Load asks for a model to be loaded or loaded anew.
+func (e *Engine) Load(context.Context, string) error { return errNoControl }
+
+// Unload asks for a model to be taken away.
+func (e *Engine) Unload(context.Context, string, bool) error { return errNoControl }
+
+// ServerName returns the server's name in its metadata.
+func (e *Engine) ServerName() string { return e.opt.Name }
+
+// ServerVersion returns the server's version.
+func (e *Engine) ServerVersion() string { return e.opt.Version }
+
+// Extensions returns the protocol's extensions that are really served.
+func (e *Engine) Extensions() []string {
+	return []string{"classification", "model_repository", "model_configuration", "binary_tensor_data", "parameters", "statistics"}
+}
+
+// Stop makes the server neither live nor ready and refuses new requests. Those
+// in flight go on.
+func (e *Engine) Stop() { e.stopping.Store(true) }
+
+// Close stops the engine, waits for those in flight until ctx ends, then
+// frees the models. What is still running when ctx ends is left behind, since
+// native code cannot be stopped, and an error says so.
+func (e *Engine) Close(ctx context.Context) error {
+	e.Stop()
+	var wg sync.WaitGroup
+	var late atomic.Int64
+	for _, m := range e.sorted() {
+		for _, slot := range m.versions {
+			if slot.v == nil {
+				continue
+			}
+			wg.Go(func() {
+				begin := time.Now()
+				if err := slot.v.drain(ctx); err != nil {
+					late.Add(1)
+					return
+				}
+				err := slot.v.free()
+				e.log.Info("unloaded", "model", m.name, "version", slot.v.number, "after", time.Since(begin).Round(time.Millisecond), "err", err)
+			})
+		}
+	}
+	wg.Wait()
+	if n := late.Load(); n > 0 {
+		return fmt.Errorf("%d model versions were still busy: %w", n, ctx.Err())
+	}
+	return nil
+}
+
+func (e *Engine) sorted() []*entry {
+	models := *e.models.Load()
+	list := make([]*entry, 0, len(models))
+	for _, m := range models {
+		list = append(list, m)
+	}
+	slices.SortFunc(list, func(a, b *entry) int { return compareNames(a.name, b.name) })
+	return list
+}
+
+var (
+	errStarting  = status.Errorf(status.Unavailable, "Server not ready")
+	errExiting   = status.Errorf(status.Unavailable, "Server exiting")
+	errAmbiguous = status.Errorf(status.InvalidArgument, "model appears in two or more repositories")
+	errNoControl = status.Errorf(status.Unavailable, "explicit model load / unload is not allowed if polling is enabled")
+)

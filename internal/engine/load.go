@@ -1,0 +1,185 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"shoal/internal/backend"
+	"shoal/internal/model"
+	"shoal/internal/model/modelpb"
+	"shoal/internal/repository"
+	"shoal/internal/sched"
+	"shoal/internal/status"
+)
+
+// load reads, completes and checks a model's configuration and loads the
+// versions that its policy chooses. It never fails as a whole: the entry says
+// what became of the model.
+func (e *Engine) load(ctx context.Context, src repository.Entry) *entry {
+	m := &entry{name: src.Name}
+	begin := time.Now()
+	cfg, chosen, err := e.prepare(ctx, src)
+	if err != nil {
+		e.log.Error("model not loaded", "model", src.Name, "err", err)
+		m.err = err
+		return m
+	}
+	m.versions = make(map[int64]versionSlot, len(chosen))
+	sig := model.NewSignature(cfg)
+	if err := readLabels(src, cfg, sig); err != nil {
+		e.log.Error("model not loaded", "model", src.Name, "err", err)
+		m.err = err
+		return m
+	}
+	for _, n := range chosen {
+		v, err := e.open(ctx, src, n, cfg, sig)
+		m.add(n, v, err)
+		if err != nil {
+			e.log.Error("model not loaded", "model", src.Name, "version", n, "err", err)
+			continue
+		}
+		e.log.Info("model ready", "model", src.Name, "version", n, "instances", len(v.instances), "after", time.Since(begin).Round(time.Millisecond))
+	}
+	return m
+}
+
+// prepare returns the model's complete, normalised and valid configuration and
+// the versions to load.
+func (e *Engine) prepare(ctx context.Context, src repository.Entry) (*modelpb.ModelConfig, []int64, error) {
+	log := e.log.With("model", src.Name)
+	cfg, err := src.Config(e.opt.ConfigName)
+	if err != nil {
+		return nil, nil, err
+	}
+	onDisk, err := src.Versions(func(msg string) { log.Warn(msg) })
+	if err != nil {
+		return nil, nil, err
+	}
+	chosen, missing := repository.Select(cfg.GetVersionPolicy(), onDisk)
+	for _, n := range missing {
+		log.Warn("a version that version_policy names has no folder", "version", n)
+	}
+	if len(chosen) == 0 {
+		return nil, nil, status.Errorf(status.InvalidArgument, "at least one version must be available under the version policy of model '%s'", src.Name)
+	}
+	first := versionDir(src, chosen[0])
+	if err := model.InferBackend(cfg, func(name string) bool { _, err := os.Stat(filepath.Join(first, name)); return err == nil }); err != nil {
+		return nil, nil, err
+	}
+	b, err := e.backendFor(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !e.opt.NoAutoComplete {
+		if err := b.Complete(ctx, source(src, chosen[0]), cfg); err != nil {
+			return nil, nil, err
+		}
+	}
+	machine := model.NormalizeOptions{} // GPUs come with their backend
+	model.Normalize(cfg, machine)
+	if err := model.Validate(cfg, machine); err != nil {
+		return nil, nil, err
+	}
+	if fields := model.Unacted(cfg); len(fields) > 0 {
+		log.Warn("the configuration sets fields that Shoal does not act on yet", "fields", strings.Join(fields, ", "))
+	}
+	return cfg, chosen, nil
+}
+
+func (e *Engine) backendFor(cfg *modelpb.ModelConfig) (backend.Backend, error) {
+	if b := e.backends[cfg.GetBackend()]; b != nil {
+		return b, nil
+	}
+	name := cfg.GetBackend()
+	if name == "" {
+		name = cfg.GetPlatform()
+	}
+	return nil, status.Errorf(status.InvalidArgument, "unable to find backend '%s' for model '%s'; this server has: %s",
+		name, cfg.GetName(), strings.Join(slices.Sorted(maps.Keys(e.backends)), ", "))
+}
+
+// readLabels fills in the class names that the outputs' label files give.
+func readLabels(src repository.Entry, cfg *modelpb.ModelConfig, sig *model.Signature) error {
+	for i, out := range cfg.GetOutput() {
+		if out.GetLabelFilename() == "" {
+			continue
+		}
+		labels, err := src.Labels(out.GetLabelFilename())
+		if err != nil {
+			return err
+		}
+		sig.Outputs[i].Labels = labels
+	}
+	return nil
+}
+
+// open loads one version and starts its instances and scheduler.
+func (e *Engine) open(ctx context.Context, src repository.Entry, n int64, cfg *modelpb.ModelConfig, sig *model.Signature) (_ *Version, err error) {
+	b, err := e.backendFor(cfg)
+	if err != nil {
+		return nil, err
+	}
+	m, err := b.Open(ctx, source(src, n), cfg, sig)
+	if err != nil {
+		return nil, err
+	}
+	v := &Version{number: n, config: cfg, sig: sig, model: m, done: make(chan struct{})}
+	defer func() {
+		if err == nil {
+			return
+		}
+		for _, in := range v.instances {
+			_ = in.Close() // the load's error says more
+		}
+		_ = m.Close()
+	}()
+	for _, p := range placements(cfg) {
+		in, err := m.Start(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		v.instances = append(v.instances, in)
+	}
+	v.refs.Store(1)
+	v.sched = sched.StartDirect(v.instances, &v.stats)
+	return v, nil
+}
+
+// placements lists the instances that a normalised configuration asks for.
+func placements(cfg *modelpb.ModelConfig) []backend.Placement {
+	var list []backend.Placement
+	for _, g := range cfg.GetInstanceGroup() {
+		gpus := []int32{0}
+		if g.GetKind() == modelpb.ModelInstanceGroup_KIND_GPU && len(g.GetGpus()) > 0 {
+			gpus = g.GetGpus()
+		}
+		for _, gpu := range gpus {
+			for range g.GetCount() {
+				list = append(list, backend.Placement{Kind: g.GetKind(), GPU: int(gpu), Group: g})
+			}
+		}
+	}
+	perGroup := make(map[*modelpb.ModelInstanceGroup]int)
+	for i := range list {
+		p := &list[i]
+		p.Name = fmt.Sprintf("%s_%d", p.Group.GetName(), perGroup[p.Group])
+		p.Count = len(list)
+		perGroup[p.Group]++
+	}
+	return list
+}
+
+func source(src repository.Entry, n int64) backend.Source {
+	return backend.Source{Model: src.Name, Version: n, Dir: versionDir(src, n), Root: src.Dir}
+}
+
+func versionDir(src repository.Entry, n int64) string {
+	return filepath.Join(src.Dir, strconv.FormatInt(n, 10))
+}

@@ -1,0 +1,148 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"shoal/internal/backend"
+	"shoal/internal/infer"
+	"shoal/internal/model"
+	"shoal/internal/model/modelpb"
+	"shoal/internal/sched"
+	"shoal/internal/status"
+)
+
+// A Version is a loaded version of a model: its instances and the scheduler in
+// front of them.
+type Version struct {
+	number    int64
+	config    *modelpb.ModelConfig
+	sig       *model.Signature
+	model     backend.Model
+	instances []backend.Instance
+	sched     sched.Scheduler
+	stats     stats
+
+	// refs counts the requests that use the version, and the engine itself.
+	// When it falls to zero after closing was set, done is closed.
+	refs    atomic.Int64
+	closing atomic.Bool
+	once    sync.Once
+	done    chan struct{}
+}
+
+// Name returns the model's name.
+func (v *Version) Name() string { return v.sig.Name }
+
+// Number returns the version's number.
+func (v *Version) Number() int64 { return v.number }
+
+// Signature returns what requests are held against. It must not be changed.
+func (v *Version) Signature() *model.Signature { return v.sig }
+
+// Config returns the complete configuration. It must not be changed.
+func (v *Version) Config() *modelpb.ModelConfig { return v.config }
+
+// Infer checks r, runs it and fills in its Response, outputs in the order of
+// their names. Whatever it returns, the caller must Release r.
+func (v *Version) Infer(ctx context.Context, r *infer.Request) error {
+	if err := check(v.sig, r); err != nil {
+		return err
+	}
+	if !v.enter() {
+		return notReady(v.sig.Name, v.number)
+	}
+	r.Hold((*versionHold)(v))
+	begin := time.Now()
+	v.stats.accepted()
+	err := v.sched.Do(ctx, r)
+	if err == nil {
+		r.Response.Model, r.Response.Version = v.sig.Name, v.number
+		err = v.finish(r)
+	}
+	v.stats.answered(r, begin, err)
+	return err
+}
+
+// finish puts a response into the form that the client asked for.
+func (v *Version) finish(r *infer.Request) error {
+	outs := r.Response.Outputs
+	for i := range r.Outputs {
+		w := &r.Outputs[i]
+		for j := range outs {
+			out := &outs[j]
+			if out.Name != w.Name {
+				continue
+			}
+			out.Binary = w.Binary
+			if w.Classes > 0 && out.Type == v.sig.Outputs[out.Index].Type {
+				if err := classify(v.sig, out, w.Classes); err != nil {
+					return err
+				}
+			}
+			break
+		}
+	}
+	slices.SortFunc(outs, func(a, b infer.Output) int { return strings.Compare(a.Name, b.Name) })
+	return nil
+}
+
+// enter takes a reference, unless the version is closing.
+func (v *Version) enter() bool {
+	v.refs.Add(1)
+	if v.closing.Load() {
+		v.leave()
+		return false
+	}
+	return true
+}
+
+func (v *Version) leave() {
+	if v.refs.Add(-1) == 0 && v.closing.Load() {
+		v.once.Do(func() { close(v.done) })
+	}
+}
+
+// versionHold is a Version as what a request holds until it is released: the
+// outputs lie in memory of the version's instances.
+type versionHold Version
+
+func (h *versionHold) Release() { (*Version)(h).leave() }
+
+// drain refuses new requests and waits until those in flight are answered, or
+// ctx ends.
+func (v *Version) drain(ctx context.Context) error {
+	v.closing.Store(true)
+	v.leave() // the engine's own reference
+	select {
+	case <-v.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// free closes the scheduler, the instances and the model. The version must be
+// drained.
+func (v *Version) free() error {
+	v.sched.Close()
+	var first error
+	keep := func(err error) {
+		if first == nil {
+			first = err
+		}
+	}
+	for _, in := range v.instances {
+		keep(in.Close())
+	}
+	keep(v.model.Close())
+	return first
+}
+
+func notReady(name string, version int64) error {
+	return status.Errorf(status.Unavailable, "Request for unknown model: '%s' version %d is not at ready state", name, version)
+}

@@ -1,0 +1,92 @@
+package metrics
+
+import (
+	"math"
+	"strconv"
+	"strings"
+
+	dto "github.com/prometheus/client_model/go"
+)
+
+// appendText appends the families in the text format. Values are plain
+// decimals: the library's own writer prints 1e+06 for a million, which the
+// patterns that people match Triton's metrics with do not expect.
+func appendText(b []byte, families []*dto.MetricFamily) []byte {
+	for _, f := range families {
+		name := f.GetName()
+		b = append(b, "# HELP "+name+" "+helpEscaper.Replace(f.GetHelp())+"\n"...)
+		b = append(b, "# TYPE "+name+" "+strings.ToLower(f.GetType().String())+"\n"...)
+		for _, m := range f.GetMetric() {
+			b = appendMetric(b, name, f.GetType(), m)
+		}
+	}
+	return b
+}
+
+func appendMetric(b []byte, name string, kind dto.MetricType, m *dto.Metric) []byte {
+	switch kind {
+	case dto.MetricType_COUNTER:
+		return appendSample(b, name, m, "", "", m.GetCounter().GetValue())
+	case dto.MetricType_GAUGE:
+		return appendSample(b, name, m, "", "", m.GetGauge().GetValue())
+	case dto.MetricType_SUMMARY:
+		s := m.GetSummary()
+		for _, q := range s.GetQuantile() {
+			b = appendSample(b, name, m, "quantile", decimal(q.GetQuantile()), q.GetValue())
+		}
+		b = appendSample(b, name+"_sum", m, "", "", s.GetSampleSum())
+		return appendSample(b, name+"_count", m, "", "", float64(s.GetSampleCount()))
+	case dto.MetricType_HISTOGRAM:
+		h := m.GetHistogram()
+		for _, bucket := range h.GetBucket() {
+			b = appendSample(b, name+"_bucket", m, "le", decimal(bucket.GetUpperBound()), float64(bucket.GetCumulativeCount()))
+		}
+		b = appendSample(b, name+"_bucket", m, "le", "+Inf", float64(h.GetSampleCount()))
+		b = appendSample(b, name+"_sum", m, "", "", h.GetSampleSum())
+		return appendSample(b, name+"_count", m, "", "", float64(h.GetSampleCount()))
+	}
+	return appendSample(b, name, m, "", "", m.GetUntyped().GetValue())
+}
+
+// appendSample appends one line; key, when set, is a label beyond the metric's.
+func appendSample(b []byte, name string, m *dto.Metric, key, value string, v float64) []byte {
+	b = append(b, name...)
+	sep := byte('{')
+	for _, l := range m.GetLabel() {
+		b = appendLabel(b, sep, l.GetName(), l.GetValue())
+		sep = ','
+	}
+	if key != "" {
+		b = appendLabel(b, sep, key, value)
+		sep = ','
+	}
+	if sep == ',' {
+		b = append(b, '}')
+	}
+	b = append(b, ' ')
+	b = append(b, decimal(v)...)
+	return append(b, '\n')
+}
+
+func appendLabel(b []byte, sep byte, name, value string) []byte {
+	b = append(b, sep)
+	b = append(b, name...)
+	b = append(b, `="`...)
+	b = append(b, labelEscaper.Replace(value)...)
+	return append(b, '"')
+}
+
+func decimal(v float64) string {
+	switch {
+	case math.IsInf(v, 1):
+		return "+Inf"
+	case math.IsInf(v, -1):
+		return "-Inf"
+	}
+	return strconv.FormatFloat(v, 'f', -1, 64)
+}
+
+var (
+	helpEscaper  = strings.NewReplacer(`\`, `\\`, "\n", `\n`)
+	labelEscaper = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
+)
