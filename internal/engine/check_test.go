@@ -1,0 +1,67 @@
+package engine
+
+import (
+	"strings"
+	"testing"
+
+	"shoal/internal/infer"
+	"shoal/internal/status"
+	"shoal/internal/tensor"
+)
+
+func TestInferTellsEveryFaultOfARequest(t *testing.T) {
+	e := standard(t)
+	const prefix = "[request id: 42] "
+	with := func(i int, change func(*infer.Input)) []infer.Input {
+		ins := good()
+		change(&ins[i])
+		return ins
+	}
+	tests := []struct {
+		name    string
+		model   string
+		inputs  []infer.Input
+		outputs []infer.Wanted
+		want    string
+	}{
+		{"the output is unknown", "two", good(), []infer.Wanted{{Name: "NOPE"}}, "unexpected inference output 'NOPE' for model 'two'"},
+		{"an input is given twice", "two", append(good(), good()[0]), nil, prefix + "input 'INPUT0' already exists in request"},
+		{"one of two inputs is given twice", "two", []infer.Input{good()[0], good()[0]}, nil, prefix + "input 'INPUT0' already exists in request"},
+		{"an input is missing", "two", good()[:1], nil, prefix + "expected 2 inputs but got 1 inputs for model 'two'. Got input(s) ['INPUT0'], but missing required input(s) ['INPUT1']. Please provide all required input(s)."},
+		{"no input is given", "two", nil, nil, prefix + "expected 2 inputs but got 0 inputs for model 'two'. Got input(s) [], but missing required input(s) ['INPUT0','INPUT1']. Please provide all required input(s)."},
+		{"an input too many", "two", append(good(), in("INPUT2", tensor.Int32, nil, "")), nil, prefix + "expected 2 inputs but got 3 inputs for model 'two'. Got input(s) ['INPUT0','INPUT1','INPUT2'], but missing required input(s) []. Please provide all required input(s)."},
+		{"a required input is missing beside optional ones", "opt", nil, nil, prefix + "expected number of inputs between 1 and 2 but got 0 inputs for model 'opt'. Got input(s) [], but missing required input(s) ['INPUT0']. Please provide all required input(s)."},
+		{"only the optional input is given", "opt", []infer.Input{in("INPUT1", tensor.FP32, tensor.Shape{3}, strings.Repeat("0", 12))}, nil, prefix + "expected number of inputs between 1 and 2 but got 1 inputs for model 'opt'. Got input(s) ['INPUT1'], but missing required input(s) ['INPUT0']. Please provide all required input(s)."},
+		{"the input is unknown", "two", with(0, func(i *infer.Input) { i.Name = "NOPE" }), nil, "unexpected inference input 'NOPE' for model 'two'"},
+		{"a shape without the batch dimension", "two", with(0, func(i *infer.Input) { i.Shape = nil }), nil, prefix + "input 'INPUT0' has no shape but model requires batch dimension for 'two'"},
+		{"the batch dimensions differ", "two", with(1, func(i *infer.Input) { i.Shape = tensor.Shape{2, 1} }), nil, prefix + "input 'INPUT1' batch size does not match other inputs for 'two'"},
+		{"the batch is too large", "two", []infer.Input{in("INPUT0", tensor.Int32, tensor.Shape{9, 2}, ""), in("INPUT1", tensor.Bytes, tensor.Shape{9, 1}, "")}, nil, prefix + "inference request batch-size must be <= 8 for 'two'"},
+		{"another data type", "two", with(0, func(i *infer.Input) { i.Type = tensor.FP32 }), nil, prefix + "inference input 'INPUT0' data-type is 'FP32', but model 'two' expects 'INT32'"},
+		{"a dimension is left open", "one", []infer.Input{in("INPUT0", tensor.FP32, tensor.Shape{-1, 2}, "")}, nil, prefix + "All input dimensions should be specified for input 'INPUT0' for model 'one', got [-1,2]"},
+		{"another shape", "two", with(0, func(i *infer.Input) { i.Shape = tensor.Shape{1, 3} }), nil, prefix + "unexpected shape for input 'INPUT0' for model 'two'. Expected [-1,2], got [1,3]. " + batchDimNote},
+		{"another shape without a batch dimension", "one", []infer.Input{in("INPUT0", tensor.FP32, tensor.Shape{2, 3}, "")}, nil, prefix + "unexpected shape for input 'INPUT0' for model 'one'. Expected [-1,2], got [2,3]. "},
+		{"too few bytes", "two", with(0, func(i *infer.Input) { i.Data.First = i.Data.First[:7] }), nil, prefix + "input byte size mismatch for input 'INPUT0' for model 'two'. Expected 8, got 7"},
+		{"a batch of none counts as one row", "two", []infer.Input{in("INPUT0", tensor.Int32, tensor.Shape{0, 2}, ""), in("INPUT1", tensor.Bytes, tensor.Shape{0, 1}, "")}, nil, prefix + "input byte size mismatch for input 'INPUT0' for model 'two'. Expected 8, got 0"},
+		{"more elements than can be counted", "one", []infer.Input{in("INPUT0", tensor.FP32, tensor.Shape{1 << 62, 2}, "")}, nil, prefix + "invalid shape for input 'INPUT0': shape [4611686018427387904,2] causes total element count to exceed maximum size of 9223372036854775807"},
+		{"more bytes than can be counted", "one", []infer.Input{in("INPUT0", tensor.FP32, tensor.Shape{1 << 61, 2}, "")}, nil, prefix + "byte size overflow for input 'INPUT0': element count (4611686018427387904) * data type size (4) exceeds maximum allowed size (9223372036854775807)"},
+		{"a string's length is cut", "two", with(1, func(i *infer.Input) { i.Data.First = []byte("\x03\x00") }), nil, prefix + "incomplete string length indicator for inference input 'INPUT1' for model 'two', expecting 4 bytes but only 2 bytes available. Please make sure the string length indicator is in one buffer."},
+		{"a string too many", "two", with(1, func(i *infer.Input) { i.Data.First = []byte(oneString + oneString) }), nil, prefix + "unexpected number of string elements 2 for inference input 'INPUT1' for model 'two', expecting 1"},
+		{"a string too few", "two", with(1, func(i *infer.Input) { i.Shape = tensor.Shape{1, 2} }), nil, prefix + "expected 2 string elements for inference input 'INPUT1' for model 'two', got 1"},
+		{"classes of strings", "two", good(), []infer.Wanted{{Name: "OUTPUT1", Classes: 1}}, "class result not available for output due to unsupported type 'BYTES'"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			v, err := e.Version(tt.model, infer.LatestVersion)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := infer.NewRequest()
+			defer r.Release()
+			r.ID, r.Inputs, r.Outputs = "42", tt.inputs, tt.outputs
+			err = v.Infer(t.Context(), r)
+			if err == nil || status.Public(err) != tt.want || status.CodeOf(err) != status.InvalidArgument {
+				t.Errorf("got  %v (%v)\nwant %v", err, status.CodeOf(err), tt.want)
+			}
+		})
+	}
+}
