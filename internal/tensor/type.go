@@ -32,7 +32,7 @@ var types = [typeCount]struct {
 	config string
 	size   int
 }{
-	Invalid: {"INVALID", "TYPE_INVALID", 0},
+	Invalid: {"<invalid>", "TYPE_INVALID", 0},
 	Bool:    {"BOOL", "TYPE_BOOL", 1},
 	Uint8:   {"UINT8", "TYPE_UINT8", 1},
 	Uint16:  {"UINT16", "TYPE_UINT16", 2},

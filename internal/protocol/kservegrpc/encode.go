@@ -1,0 +1,232 @@
+package kservegrpc
+
+import (
+	"encoding/binary"
+	"math"
+	"strconv"
+
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"shoal/internal/infer"
+	"shoal/internal/status"
+	"shoal/internal/tensor"
+)
+
+// encoded is an answer in the form in which it goes out. It is made while the
+// model's output memory is still ours, so that a slow client does not hold it.
+type encoded struct {
+	data [1]mem.Buffer
+}
+
+// A reply is what a ModelInferResponse is made of.
+type reply struct {
+	resp *infer.Response
+	id   string
+	// final adds the parameter that closes a stream's answer.
+	final bool
+}
+
+// encodeInfer returns r as a ModelInferResponse, refusing one of more than
+// limit bytes.
+func encodeInfer(r reply, limit int) (*encoded, error) {
+	size := r.size()
+	if err := checkSize(size, limit); err != nil {
+		return nil, err
+	}
+	return encode(size, r.append), nil
+}
+
+// encodeStream returns r as the infer_response of a ModelStreamInferResponse.
+func encodeStream(r reply, limit int) (*encoded, error) {
+	inner := r.size()
+	size := sizeMessage(inner)
+	if err := checkSize(size, limit); err != nil {
+		return nil, err
+	}
+	return encode(size, func(b []byte) []byte {
+		return r.append(appendHead(b, 2, inner))
+	}), nil
+}
+
+// encodeStreamError returns a ModelStreamInferResponse with an error's text. The
+// rest of r tells the client which of its requests failed.
+func encodeStreamError(r reply, text string) *encoded {
+	inner := r.size()
+	return encode(sizeString(text)+sizeMessage(inner), func(b []byte) []byte {
+		b = appendString(b, 1, text)
+		return r.append(appendHead(b, 2, inner))
+	})
+}
+
+// encode lends write a buffer of size bytes, which it must fill exactly.
+func encode(size int, write func([]byte) []byte) *encoded {
+	buf := buffers.Get(size)
+	if n := len(write((*buf)[:0])); n != size {
+		panic("BUG: kservegrpc: a response of " + strconv.Itoa(n) + " bytes was sized " + strconv.Itoa(size))
+	}
+	e := new(encoded)
+	e.data[0] = mem.NewBuffer(buf, &buffers)
+	return e
+}
+
+func checkSize(size, limit int) error {
+	if size > limit {
+		return status.Errorf(status.InvalidArgument, "Response has byte size %d which exceeds gRPC's byte size limit %d.", size, limit)
+	}
+	return nil
+}
+
+// finalParam is on the last answer to a request of a stream.
+var finalParam = infer.Param{Name: "triton_final_response", Kind: infer.ParamBool, Bool: true}
+
+// size returns the bytes that append will write.
+func (r reply) size() int {
+	n := sizeString(r.resp.Model) + sizeString(r.id)
+	if r.resp.Model != "" {
+		n += sizeMessage(decimals(r.resp.Version))
+	}
+	for i := range r.resp.Params {
+		n += sizeMessage(sizeEntry(&r.resp.Params[i]))
+	}
+	if r.final {
+		n += sizeMessage(sizeEntry(&finalParam))
+	}
+	for i := range r.resp.Outputs {
+		out := &r.resp.Outputs[i]
+		n += sizeMessage(sizeTensor(out)) + sizeMessage(len(out.Data))
+	}
+	return n
+}
+
+// append writes a ModelInferResponse. The version is left out with the model,
+// when a request failed before there was one.
+func (r reply) append(b []byte) []byte {
+	b = appendString(b, 1, r.resp.Model)
+	if r.resp.Model != "" {
+		b = appendHead(b, 2, decimals(r.resp.Version))
+		b = strconv.AppendInt(b, r.resp.Version, 10)
+	}
+	b = appendString(b, 3, r.id)
+	for i := range r.resp.Params {
+		b = appendEntry(b, &r.resp.Params[i])
+	}
+	if r.final {
+		b = appendEntry(b, &finalParam)
+	}
+	for i := range r.resp.Outputs {
+		b = appendTensor(b, &r.resp.Outputs[i])
+	}
+	for i := range r.resp.Outputs {
+		data := r.resp.Outputs[i].Data
+		b = append(appendHead(b, 6, len(data)), data...)
+	}
+	return b
+}
+
+// sizeTensor and appendTensor are for an InferOutputTensor, whose data goes
+// elsewhere.
+func sizeTensor(out *infer.Output) int {
+	n := sizeString(out.Name) + sizeString(out.Type.String())
+	if len(out.Shape) > 0 {
+		n += sizeMessage(sizeShape(out.Shape))
+	}
+	return n
+}
+
+func appendTensor(b []byte, out *infer.Output) []byte {
+	b = appendHead(b, 5, sizeTensor(out))
+	b = appendString(b, 1, out.Name)
+	b = appendString(b, 2, out.Type.String())
+	if len(out.Shape) > 0 {
+		b = appendHead(b, 3, sizeShape(out.Shape))
+		for _, d := range out.Shape {
+			b = protowire.AppendVarint(b, uint64(d))
+		}
+	}
+	return b
+}
+
+func sizeShape(s tensor.Shape) int {
+	n := 0
+	for _, d := range s {
+		n += protowire.SizeVarint(uint64(d))
+	}
+	return n
+}
+
+// sizeEntry and appendEntry are for an entry of a map of parameters.
+func sizeEntry(p *infer.Param) int {
+	return sizeString(p.Name) + sizeMessage(sizeValue(p))
+}
+
+func appendEntry(b []byte, p *infer.Param) []byte {
+	b = appendHead(b, 4, sizeEntry(p))
+	b = appendString(b, 1, p.Name)
+	b = appendHead(b, 2, sizeValue(p))
+	switch p.Kind {
+	case infer.ParamBool:
+		b = protowire.AppendTag(b, 1, protowire.VarintType)
+		b = protowire.AppendVarint(b, protowire.EncodeBool(p.Bool))
+	case infer.ParamInt:
+		b = protowire.AppendTag(b, 2, protowire.VarintType)
+		b = protowire.AppendVarint(b, uint64(p.Int))
+	case infer.ParamString:
+		b = append(appendHead(b, 3, len(p.String)), p.String...)
+	case infer.ParamFloat:
+		b = protowire.AppendTag(b, 4, protowire.Fixed64Type)
+		b = binary.LittleEndian.AppendUint64(b, math.Float64bits(p.Float))
+	case infer.ParamUint:
+		b = protowire.AppendTag(b, 5, protowire.VarintType)
+		b = protowire.AppendVarint(b, p.Uint)
+	}
+	return b
+}
+
+func sizeValue(p *infer.Param) int {
+	switch p.Kind {
+	case infer.ParamBool:
+		return 2
+	case infer.ParamInt:
+		return 1 + protowire.SizeVarint(uint64(p.Int))
+	case infer.ParamString:
+		return sizeMessage(len(p.String)) // set even when empty
+	case infer.ParamFloat:
+		return 9
+	case infer.ParamUint:
+		return 1 + protowire.SizeVarint(p.Uint)
+	}
+	return 0
+}
+
+// All fields here have numbers below 16, whose tags take one byte.
+
+// sizeMessage returns the bytes of a field of n bytes with its tag and length.
+func sizeMessage(n int) int { return 1 + protowire.SizeBytes(n) }
+
+// sizeString is sizeMessage for a string, which is left out when empty.
+func sizeString(s string) int {
+	if s == "" {
+		return 0
+	}
+	return sizeMessage(len(s))
+}
+
+// appendHead appends the tag and length of a field of n bytes.
+func appendHead(b []byte, num protowire.Number, n int) []byte {
+	b = protowire.AppendTag(b, num, protowire.BytesType)
+	return protowire.AppendVarint(b, uint64(n))
+}
+
+func appendString(b []byte, num protowire.Number, s string) []byte {
+	if s == "" {
+		return b
+	}
+	return append(appendHead(b, num, len(s)), s...)
+}
+
+// decimals returns the length of n in decimal digits, with its sign.
+func decimals(n int64) int {
+	var digits [20]byte
+	return len(strconv.AppendInt(digits[:0], n, 10))
+}

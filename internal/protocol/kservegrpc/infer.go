@@ -1,0 +1,98 @@
+package kservegrpc
+
+import (
+	"context"
+	"slices"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/metadata"
+
+	"shoal/internal/engine"
+	"shoal/internal/infer"
+	"shoal/internal/status"
+)
+
+// modelInfer handles a ModelInfer call. It takes the place of the generated
+// handler, whose messages would be copied.
+func (s *Server) modelInfer(_ any, ctx context.Context, read func(any) error, _ grpc.UnaryServerInterceptor) (_ any, err error) {
+	defer s.finish("ModelInfer", &err)
+	if err := s.admit(ctx); err != nil {
+		return nil, err
+	}
+	m := newMessage()
+	defer m.release()
+	if err := read(m); err != nil {
+		return nil, err
+	}
+	v, err := s.version(m)
+	if err != nil {
+		return nil, err
+	}
+	if v.Config().GetModelTransactionPolicy().GetDecoupled() {
+		return nil, status.Errorf(status.Unsupported, "ModelInfer RPC doesn't support models with decoupled transaction policy")
+	}
+	if err := s.fill(ctx, m); err != nil {
+		return nil, err
+	}
+	if err := v.Infer(ctx, m.req); err != nil {
+		return nil, err
+	}
+	s.compress(ctx)
+	return encodeInfer(reply{resp: &m.req.Response, id: m.id}, s.opt.MaxMessage)
+}
+
+// version finds the version that a message is meant for.
+func (s *Server) version(m *message) (*engine.Version, error) {
+	n, err := parseVersion(m.version)
+	if err != nil {
+		return nil, err
+	}
+	m.req.Model, m.req.Version = m.model, n
+	return s.engine.Version(m.model, n)
+}
+
+// fill makes the request of a message.
+func (s *Server) fill(ctx context.Context, m *message) error {
+	if s.opt.ForwardHeaders != nil {
+		if err := s.forward(ctx, m); err != nil {
+			return err
+		}
+	}
+	return m.fill()
+}
+
+// forward gives the model the metadata that the operator chose.
+func (s *Server) forward(ctx context.Context, m *message) error {
+	md, _ := metadata.FromIncomingContext(ctx)
+	for name, values := range md {
+		if len(values) == 0 || !s.opt.ForwardHeaders.MatchString(name) {
+			continue
+		}
+		if reserved(name) {
+			return status.Errorf(status.InvalidArgument, "Header '%s' is reserved for Triton usage and cannot be forwarded.", name)
+		}
+		m.req.Params = append(m.req.Params, infer.Param{Name: name, Kind: infer.ParamString, String: values[0]})
+	}
+	return nil
+}
+
+// compress chooses how the answer is compressed: as the operator says, where
+// grpc would answer each request in the form that it came in.
+func (s *Server) compress(ctx context.Context) {
+	name := encoding.Identity
+	if s.opt.Compression != CompressNone {
+		if names, err := grpc.ClientSupportedCompressors(ctx); err == nil && slices.Contains(names, gzipName) {
+			name = gzipName
+		}
+	}
+	if name == encoding.Identity && !compressedRequest(ctx) {
+		return
+	}
+	_ = grpc.SetSendCompressor(ctx, name) // only fails when the client is gone
+}
+
+func compressedRequest(ctx context.Context) bool {
+	ts, ok := grpc.ServerTransportStreamFromContext(ctx).(interface{ RecvCompress() string })
+	return ok && ts.RecvCompress() != "" && ts.RecvCompress() != encoding.Identity
+}

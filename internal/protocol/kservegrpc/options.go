@@ -1,0 +1,161 @@
+package kservegrpc
+
+import (
+	"fmt"
+	"log/slog"
+	"math"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// Options are the settings of a server. The zero value of each means its
+// default.
+type Options struct {
+	// MaxMessage bounds a message in either direction, in bytes; the default
+	// and the most that clients can take is 2147483647.
+	MaxMessage int
+	// MaxStreams bounds the calls in flight on one connection; by default
+	// there is no bound.
+	MaxStreams uint32
+	// StreamInFlight bounds the requests in flight on one ModelStreamInfer
+	// call; the next is not read before one is answered. The default is 64.
+	StreamInFlight int
+	// Workers is how many goroutines are kept ready for calls; a call that
+	// finds none gets its own. The default is twice the processors.
+	Workers int
+	// ConnectionTimeout bounds the handshake of a new connection; the default
+	// is 20 s.
+	ConnectionTimeout time.Duration
+
+	Keepalive Keepalive
+	TLS       TLS
+	// Compression is how hard responses to inference are compressed for
+	// clients that accept it. It holds for all servers of the process.
+	Compression Compression
+	// Restricted lists what is closed to clients that do not know a header.
+	Restricted []Restriction
+	// ForwardHeaders matches the names of the metadata that are given to the
+	// model as parameters; nil forwards none.
+	ForwardHeaders *regexp.Regexp
+
+	Log *slog.Logger // nil logs nothing
+}
+
+// Keepalive says how connections are kept and ended.
+type Keepalive struct {
+	// Time is how long a connection may be silent before it is pinged, Timeout
+	// how long the answer may take; the defaults are 2 h and 20 s.
+	Time, Timeout time.Duration
+	// PermitWithoutCalls lets clients ping while no call is in flight.
+	PermitWithoutCalls bool
+	// MinPingInterval is how often a client may ping; the default is 5 min.
+	MinPingInterval time.Duration
+	// MaxAge closes a connection of that age, once its calls are done or
+	// MaxAgeGrace is over; zero means never.
+	MaxAge, MaxAgeGrace time.Duration
+}
+
+// Compression is how hard to compress.
+type Compression int
+
+// The levels.
+const (
+	CompressNone Compression = iota
+	CompressLow
+	CompressMedium
+	CompressHigh
+)
+
+// ParseCompression returns the level of that name: none, low, medium or high.
+func ParseCompression(s string) (Compression, error) {
+	for i, name := range [...]string{"none", "low", "medium", "high"} {
+		if s == name {
+			return Compression(i), nil
+		}
+	}
+	return 0, fmt.Errorf("compression level %q is none of none, low, medium, high", s)
+}
+
+// A Class is a group of calls that can be restricted together.
+type Class string
+
+// The classes, by their names in the flag.
+const (
+	ClassHealth       Class = "health"
+	ClassMetadata     Class = "metadata"
+	ClassInference    Class = "inference"
+	ClassSharedMemory Class = "shared-memory"
+	ClassModelConfig  Class = "model-config"
+	ClassRepository   Class = "model-repository"
+	ClassStatistics   Class = "statistics"
+	ClassTrace        Class = "trace"
+	ClassLogging      Class = "logging"
+)
+
+var classes = []Class{
+	ClassHealth, ClassMetadata, ClassInference, ClassSharedMemory, ClassModelConfig,
+	ClassRepository, ClassStatistics, ClassTrace, ClassLogging,
+}
+
+// A Restriction closes classes of calls to clients that do not send the
+// metadata "triton-grpc-protocol-<Key>" with the given value.
+type Restriction struct {
+	Classes    []Class
+	Key, Value string
+}
+
+// restrictionPrefix stands before the key of a restriction.
+const restrictionPrefix = "triton-grpc-protocol-"
+
+// ParseRestriction reads the flag's form "<class>[,<class>...]:<key>=<value>".
+func ParseRestriction(s string) (Restriction, error) {
+	names, pair, ok := strings.Cut(s, ":")
+	key, value, ok2 := strings.Cut(pair, "=")
+	if !ok || !ok2 || key == "" {
+		return Restriction{}, fmt.Errorf("restricted protocol %q: want <class>[,<class>...]:<key>=<value>", s)
+	}
+	r := Restriction{Key: strings.ToLower(key), Value: value}
+	for name := range strings.SplitSeq(names, ",") {
+		c, err := parseClass(name)
+		if err != nil {
+			return Restriction{}, fmt.Errorf("restricted protocol %q: %w", s, err)
+		}
+		r.Classes = append(r.Classes, c)
+	}
+	return r, nil
+}
+
+func parseClass(name string) (Class, error) {
+	known := make([]string, len(classes))
+	for i, c := range classes {
+		if string(c) == name {
+			return c, nil
+		}
+		known[i] = string(c)
+	}
+	return "", fmt.Errorf("class %q is none of %s", name, strings.Join(known, ", "))
+}
+
+// withDefaults returns the options with every default filled in.
+func (o Options) withDefaults() Options {
+	set := func(d *time.Duration, def time.Duration) {
+		if *d == 0 {
+			*d = def
+		}
+	}
+	set(&o.ConnectionTimeout, 20*time.Second)
+	set(&o.Keepalive.Time, 2*time.Hour)
+	set(&o.Keepalive.Timeout, 20*time.Second)
+	set(&o.Keepalive.MinPingInterval, 5*time.Minute)
+	if o.MaxMessage == 0 {
+		o.MaxMessage = math.MaxInt32
+	}
+	if o.StreamInFlight == 0 {
+		o.StreamInFlight = 64
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return o
+}

@@ -1,0 +1,209 @@
+package kservegrpc
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"shoal/internal/infer"
+	"shoal/internal/status"
+	"shoal/internal/tensor"
+)
+
+// parseVersion returns the version that a client's text names. An empty text is
+// the latest; what follows the digits is ignored, as clients of the original may
+// rely on.
+func parseVersion(s string) (int64, error) {
+	if s == "" {
+		return infer.LatestVersion, nil
+	}
+	number := strings.TrimLeft(s, " \t\n\v\f\r")
+	end := 0
+	if number != "" && (number[0] == '-' || number[0] == '+') {
+		end = 1
+	}
+	for end < len(number) && '0' <= number[end] && number[end] <= '9' {
+		end++
+	}
+	n, err := strconv.ParseInt(number[:end], 10, 64)
+	if err != nil {
+		return 0, status.Errorf(status.InvalidArgument,
+			"failed to get model version from specified version string '%s' (details: stol), version should be an integral value > 0", s)
+	}
+	if n < 0 {
+		return 0, status.Errorf(status.InvalidArgument, "invalid model version specified '%s' , version should be an integral value > 0", s)
+	}
+	return n, nil
+}
+
+// fill makes the request of the message. The request's model and version are
+// set already.
+func (m *message) fill() error {
+	r := m.req
+	r.ID = m.id
+	for i := range m.params {
+		if err := setParam(r, &m.params[i]); err != nil {
+			return err
+		}
+	}
+	raw := m.raw
+	for i := range m.inputs {
+		var err error
+		if raw, err = m.fillInput(&m.inputs[i], raw); err != nil {
+			return err
+		}
+	}
+	for i := range m.outputs {
+		if err := fillOutput(r, &m.outputs[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fillInput adds an input to the request and returns the raw contents that are
+// left for the next ones.
+func (m *message) fillInput(in *inputMessage, raw []infer.Data) ([]infer.Data, error) {
+	t, _ := tensor.ParseType(in.datatype) // Invalid is refused by the engine
+	var data infer.Data
+	switch shm := hasParam(in.params, "shared_memory_region"); {
+	case shm && in.has:
+		return nil, status.Errorf(status.InvalidArgument,
+			"unexpected 'content' provided when using shared memory for input tensor '%s' for model '%s'", in.name, m.model)
+	case shm:
+		return nil, errSharedMemory
+	case in.has && len(m.raw) > 0:
+		return nil, status.Errorf(status.InvalidArgument,
+			"contents field must not be specified when using raw_input_contents for '%s' for model '%s'", in.name, m.model)
+	case in.has:
+		var err error
+		if data, err = in.typed(m.req, t); err != nil {
+			return nil, err
+		}
+	case len(raw) > 0:
+		data, raw = raw[0], raw[1:]
+	default:
+		return nil, status.Errorf(status.InvalidArgument,
+			"unable to find data for input tensor '%s' for model '%s' in request.", in.name, m.model)
+	}
+	dst := m.req.AddInput()
+	dst.Name, dst.Type, dst.Shape, dst.Data = in.name, t, in.shape, data
+	return raw, nil
+}
+
+// fillOutput adds an output to those that the request wants.
+func fillOutput(r *infer.Request, out *outputMessage) error {
+	w := infer.Wanted{Name: out.name}
+	shm := false
+	for i := range out.params {
+		switch p := &out.params[i]; p.Name {
+		case "shared_memory_region":
+			shm = true
+		case "classification":
+			if !p.is(infer.ParamInt) {
+				return wrongType("classification", "int64_param")
+			}
+			if p.Int < 0 {
+				return status.Errorf(status.InvalidArgument, "invalid value for 'classification' parameter, expected >= 0")
+			}
+			w.Classes = p.Int
+		}
+	}
+	switch {
+	case shm && w.Classes > 0:
+		return status.Errorf(status.InvalidArgument, "output can't set both 'shared_memory_region' and 'classification'")
+	case shm:
+		return errSharedMemory
+	}
+	r.Outputs = append(r.Outputs, w)
+	return nil
+}
+
+// setParam gives a parameter of the message its place in the request.
+func setParam(r *infer.Request, p *param) error {
+	switch p.Name {
+	case "sequence_id":
+		switch {
+		case p.is(infer.ParamInt):
+			r.Sequence.ID = uint64(p.Int)
+		case p.is(infer.ParamString):
+			r.Sequence.StringID = p.String
+		default:
+			return wrongType(p.Name, "int64_param or string_param")
+		}
+	case "sequence_start":
+		return setBool(&r.Sequence.Start, p)
+	case "sequence_end":
+		return setBool(&r.Sequence.End, p)
+	case "priority":
+		switch {
+		case p.is(infer.ParamUint):
+			r.Priority = p.Uint
+		case !p.is(infer.ParamInt):
+			return wrongType(p.Name, "int64_param or uint64_param")
+		case p.Int < 0:
+			return status.Errorf(status.InvalidArgument, "invalid value for 'priority', expected value >= 0.")
+		default:
+			r.Priority = uint64(p.Int)
+		}
+	case "timeout":
+		switch {
+		case !p.is(infer.ParamInt):
+			return wrongType(p.Name, "int64_param")
+		case p.Int < 0:
+			return status.Errorf(status.InvalidArgument, "invalid value for 'timeout', expected microseconds >= 0.")
+		}
+		r.Timeout = time.Duration(min(p.Int, math.MaxInt64/int64(time.Microsecond))) * time.Microsecond
+	case "triton_enable_empty_final_response":
+		// Only models that answer several times have an empty final response.
+		return setBool(new(bool), p)
+	default:
+		return addParam(r, p)
+	}
+	return nil
+}
+
+// reserved reports whether a parameter of that name has a meaning of its own.
+func reserved(name string) bool {
+	switch name {
+	case "sequence_id", "sequence_start", "sequence_end", "priority", "timeout":
+		return true
+	}
+	return strings.HasPrefix(name, "triton_")
+}
+
+// addParam adds a parameter that is meant for the model.
+func addParam(r *infer.Request, p *param) error {
+	if strings.HasPrefix(p.Name, "triton_") {
+		return status.Errorf(status.InvalidArgument,
+			"parameter keys starting with 'triton_' are reserved for Triton usage. Only the following keys starting with 'triton_' are allowed: triton_enable_empty_final_response")
+	}
+	if !p.set || p.Kind == infer.ParamUint {
+		return wrongType(p.Name, "int64_param, bool_param, string_param, or double_param")
+	}
+	r.Params = append(r.Params, p.Param)
+	return nil
+}
+
+func setBool(dst *bool, p *param) error {
+	if !p.is(infer.ParamBool) {
+		return wrongType(p.Name, "bool_param")
+	}
+	*dst = p.Bool
+	return nil
+}
+
+// is reports whether the parameter has a value of that kind.
+func (p *param) is(kind infer.ParamKind) bool { return p.set && p.Kind == kind }
+
+func hasParam(ps []param, name string) bool {
+	_, ok := find(ps, nil, name)
+	return ok
+}
+
+func wrongType(name, want string) error {
+	return status.Errorf(status.InvalidArgument, "invalid value type for '%s' parameter, expected %s.", name, want)
+}
+
+var errSharedMemory = status.Errorf(status.Unsupported, "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable.")

@@ -1,0 +1,180 @@
+package kservegrpc
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	"google.golang.org/grpc"
+
+	"shoal/internal/model"
+	pb "shoal/internal/protocol/kservegrpc/inferencepb"
+	"shoal/internal/status"
+)
+
+// serviceDesc returns the generated description of the service with our own
+// handlers for inference.
+func (s *Server) serviceDesc() *grpc.ServiceDesc {
+	desc := pb.GRPCInferenceService_ServiceDesc
+	desc.Methods = slices.Clone(desc.Methods)
+	for i := range desc.Methods {
+		if desc.Methods[i].MethodName == "ModelInfer" {
+			desc.Methods[i].Handler = s.modelInfer
+		}
+	}
+	desc.Streams = slices.Clone(desc.Streams)
+	for i := range desc.Streams {
+		if desc.Streams[i].StreamName == "ModelStreamInfer" {
+			desc.Streams[i].Handler = s.modelStreamInfer
+		}
+	}
+	return &desc
+}
+
+// service has the calls about the server and its models. Its errors are mapped
+// by the server's interceptor.
+type service struct {
+	pb.UnimplementedGRPCInferenceServiceServer
+	server *Server
+}
+
+// ServerLive says whether the process serves.
+func (s *service) ServerLive(context.Context, *pb.ServerLiveRequest) (*pb.ServerLiveResponse, error) {
+	return &pb.ServerLiveResponse{Live: s.server.engine.Live()}, nil
+}
+
+// ServerReady says whether the server may be sent requests.
+func (s *service) ServerReady(context.Context, *pb.ServerReadyRequest) (*pb.ServerReadyResponse, error) {
+	return &pb.ServerReadyResponse{Ready: s.server.engine.Ready()}, nil
+}
+
+// ModelReady says whether a model may be sent requests; an unknown one may not.
+func (s *service) ModelReady(_ context.Context, req *pb.ModelReadyRequest) (*pb.ModelReadyResponse, error) {
+	n, err := parseVersion(req.GetVersion())
+	if err != nil {
+		return nil, err
+	}
+	return &pb.ModelReadyResponse{Ready: s.server.engine.ModelReady(req.GetName(), n)}, nil
+}
+
+// ServerMetadata says what the server is and can do.
+func (s *service) ServerMetadata(context.Context, *pb.ServerMetadataRequest) (*pb.ServerMetadataResponse, error) {
+	e := s.server.engine
+	return &pb.ServerMetadataResponse{Name: e.ServerName(), Version: e.ServerVersion(), Extensions: e.Extensions()}, nil
+}
+
+// ModelMetadata says what a model takes and gives.
+func (s *service) ModelMetadata(_ context.Context, req *pb.ModelMetadataRequest) (*pb.ModelMetadataResponse, error) {
+	n, err := parseVersion(req.GetVersion())
+	if err != nil {
+		return nil, err
+	}
+	md, err := s.server.engine.Metadata(req.GetName(), n)
+	if err != nil {
+		return nil, err
+	}
+	resp := &pb.ModelMetadataResponse{
+		Name: md.Name, Platform: md.Platform,
+		Inputs: tensorMetadata(md.Inputs), Outputs: tensorMetadata(md.Outputs),
+	}
+	for _, v := range md.Versions {
+		resp.Versions = append(resp.Versions, strconv.FormatInt(v, 10))
+	}
+	return resp, nil
+}
+
+func tensorMetadata(ts []model.Tensor) []*pb.ModelMetadataResponse_TensorMetadata {
+	out := make([]*pb.ModelMetadataResponse_TensorMetadata, len(ts))
+	for i := range ts {
+		out[i] = &pb.ModelMetadataResponse_TensorMetadata{Name: ts[i].Name, Datatype: ts[i].Type.String(), Shape: ts[i].Full}
+	}
+	return out
+}
+
+// ModelConfig returns a model's complete configuration.
+func (s *service) ModelConfig(_ context.Context, req *pb.ModelConfigRequest) (*pb.ModelConfigResponse, error) {
+	n, err := parseVersion(req.GetVersion())
+	if err != nil {
+		return nil, err
+	}
+	v, err := s.server.engine.Version(req.GetName(), n)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.ModelConfigResponse{Config: v.Config()}, nil
+}
+
+var errRepositoryName = status.Errorf(status.Unsupported, "'repository_name' specification is not supported")
+
+// RepositoryIndex lists what the repositories hold.
+func (s *service) RepositoryIndex(_ context.Context, req *pb.RepositoryIndexRequest) (*pb.RepositoryIndexResponse, error) {
+	if req.GetRepositoryName() != "" {
+		return nil, errRepositoryName
+	}
+	resp := &pb.RepositoryIndexResponse{}
+	for _, e := range s.server.engine.Index(req.GetReady()) {
+		m := &pb.RepositoryIndexResponse_ModelIndex{Name: e.Name, State: string(e.State), Reason: e.Reason}
+		if e.Version != 0 || e.State != "" {
+			m.Version = strconv.FormatInt(e.Version, 10)
+		}
+		resp.Models = append(resp.Models, m)
+	}
+	return resp, nil
+}
+
+// RepositoryModelLoad loads a model, or loads it again.
+func (s *service) RepositoryModelLoad(ctx context.Context, req *pb.RepositoryModelLoadRequest) (*pb.RepositoryModelLoadResponse, error) {
+	if req.GetRepositoryName() != "" {
+		return nil, errRepositoryName
+	}
+	for name, p := range req.GetParameters() {
+		if err := checkLoadParam(name, p); err != nil {
+			return nil, err
+		}
+	}
+	if len(req.GetParameters()) > 0 {
+		return nil, status.Errorf(status.Unsupported, "loading model '%s' with a configuration or files in the request is not supported; put them into the model repository", req.GetModelName())
+	}
+	if err := s.server.engine.Load(ctx, req.GetModelName()); err != nil {
+		return nil, err
+	}
+	return &pb.RepositoryModelLoadResponse{}, nil
+}
+
+// checkLoadParam says whether a parameter is one of those that can come with a
+// load, and of the right type.
+func checkLoadParam(name string, p *pb.ModelRepositoryParameter) error {
+	_, isString := p.GetParameterChoice().(*pb.ModelRepositoryParameter_StringParam)
+	_, isBytes := p.GetParameterChoice().(*pb.ModelRepositoryParameter_BytesParam)
+	want, ok := "string_param", isString
+	switch {
+	case strings.HasPrefix(name, "file:"):
+		want, ok = "bytes_param", isBytes
+	case name != "config":
+		return status.Errorf(status.InvalidArgument, "unrecognized load parameter '%s'.", name)
+	}
+	if !ok {
+		return status.Errorf(status.InvalidArgument, "invalid value type for load parameter '%s', expected %s.", name, want)
+	}
+	return nil
+}
+
+// RepositoryModelUnload unloads a model.
+func (s *service) RepositoryModelUnload(ctx context.Context, req *pb.RepositoryModelUnloadRequest) (*pb.RepositoryModelUnloadResponse, error) {
+	if req.GetRepositoryName() != "" {
+		return nil, errRepositoryName
+	}
+	dependents := false
+	if p, ok := req.GetParameters()["unload_dependents"]; ok {
+		choice, ok := p.GetParameterChoice().(*pb.ModelRepositoryParameter_BoolParam)
+		if !ok {
+			return nil, wrongType("unload_dependents", "bool_param")
+		}
+		dependents = choice.BoolParam
+	}
+	if err := s.server.engine.Unload(ctx, req.GetModelName(), dependents); err != nil {
+		return nil, err
+	}
+	return &pb.RepositoryModelUnloadResponse{}, nil
+}

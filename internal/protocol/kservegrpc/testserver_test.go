@@ -1,0 +1,252 @@
+package kservegrpc
+
+import (
+	"context"
+	"encoding/binary"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"shoal/internal/backend"
+	"shoal/internal/backend/identity"
+	"shoal/internal/engine"
+	"shoal/internal/infer"
+	"shoal/internal/model"
+	"shoal/internal/model/modelpb"
+	pb "shoal/internal/protocol/kservegrpc/inferencepb"
+	"shoal/internal/tensor"
+)
+
+// testTimeout is how long a test waits for what must happen at once.
+const testTimeout = 10 * time.Second
+
+// The models that test servers have.
+var testModels = map[string]string{
+	// The model that the recorded calls were made to.
+	"simple": `platform: "onnxruntime_onnx" max_batch_size: 8
+		input { name: "INPUT0" data_type: TYPE_INT32 dims: 16 } input { name: "INPUT1" data_type: TYPE_INT32 dims: 16 }
+		output { name: "OUTPUT0" data_type: TYPE_INT32 dims: 16 } output { name: "OUTPUT1" data_type: TYPE_INT32 dims: 16 }
+		instance_group { count: 1 kind: KIND_CPU }
+		parameters { key: "intra_op_thread_count" value { string_value: "1" } }
+		parameters { key: "inter_op_thread_count" value { string_value: "1" } }`,
+	"floats": `backend: "identity" max_batch_size: 8
+		input { name: "INPUT0" data_type: TYPE_FP32 dims: -1 } output { name: "OUTPUT0" data_type: TYPE_FP32 dims: -1 }`,
+	"strings": `backend: "identity" max_batch_size: 8
+		input { name: "INPUT0" data_type: TYPE_STRING dims: -1 } output { name: "OUTPUT0" data_type: TYPE_STRING dims: -1 }`,
+	// Waits for the test, see gate.
+	"gated": `backend: "gated" instance_group { count: 16 kind: KIND_CPU }
+		input { name: "INPUT0" data_type: TYPE_INT32 dims: 1 } output { name: "OUTPUT0" data_type: TYPE_INT32 dims: 1 }`,
+	"decoupled": `backend: "identity" model_transaction_policy { decoupled: true }
+		input { name: "INPUT0" data_type: TYPE_INT32 dims: 1 } output { name: "OUTPUT0" data_type: TYPE_INT32 dims: 1 }`,
+}
+
+// A testServer is a running server with an engine and a client of its own.
+type testServer struct {
+	*Server
+	gate   *gate
+	engine *engine.Engine
+	conn   *grpc.ClientConn
+	client pb.GRPCInferenceServiceClient
+}
+
+// startServer starts a server on a loopback port with the test models.
+func startServer(tb testing.TB, opt Options) *testServer {
+	tb.Helper()
+	root := tb.TempDir()
+	for name, config := range testModels {
+		dir := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Join(dir, "1"), 0o755); err != nil {
+			tb.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "config.pbtxt"), []byte(config), 0o644); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	g := newGate()
+	e, err := engine.Start(tb.Context(), engine.Options{
+		Name: "triton", Version: "2.51.0", Repositories: []string{root}, LoadThreads: 4, Log: testLog(tb),
+		Backends: []backend.Backend{identity.Backend{}, &scripted{"onnxruntime", addSub}, &scripted{"gated", g.run}},
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if opt.Log == nil {
+		opt.Log = testLog(tb)
+	}
+	s, err := Start(opt, e, l)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	ts := &testServer{Server: s, gate: g, engine: e}
+	ts.conn = dial(tb, s.Addr())
+	ts.client = pb.NewGRPCInferenceServiceClient(ts.conn)
+	tb.Cleanup(func() {
+		g.open()
+		ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
+		defer cancel()
+		if err := s.Close(ctx); err != nil {
+			tb.Errorf("close the server: %v", err)
+		}
+		if err := e.Close(ctx); err != nil {
+			tb.Errorf("close the engine: %v", err)
+		}
+	})
+	return ts
+}
+
+// dial returns a client of addr that is closed when the test ends, before the
+// server is.
+func dial(tb testing.TB, addr net.Addr, opts ...grpc.DialOption) *grpc.ClientConn {
+	tb.Helper()
+	if len(opts) == 0 {
+		opts = append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	}
+	opts = append(opts, grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1<<30)))
+	conn, err := grpc.NewClient("passthrough:///"+addr.String(), opts...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// A scripted backend runs a function of the test.
+type scripted struct {
+	name string
+	run  func(*infer.Request) error
+}
+
+func (b *scripted) Name() string { return b.name }
+func (b *scripted) Complete(context.Context, backend.Source, *modelpb.ModelConfig) error {
+	return nil
+}
+
+func (b *scripted) Open(context.Context, backend.Source, *modelpb.ModelConfig, *model.Signature) (backend.Model, error) {
+	return b, nil
+}
+
+func (b *scripted) Start(context.Context, backend.Placement) (backend.Instance, error) {
+	return b, nil
+}
+
+func (b *scripted) Run(batch *infer.Batch) error {
+	for _, r := range batch.Requests {
+		r.Err = b.run(r)
+	}
+	return nil
+}
+func (b *scripted) Close() error { return nil }
+
+// addSub is the model behind the recorded calls.
+func addSub(r *infer.Request) error {
+	x, y := r.Inputs[0].Data.Contiguous(nil), r.Inputs[1].Data.Contiguous(nil)
+	sum, diff := r.Grow(len(x)), r.Grow(len(x))
+	for i := 0; i < len(x); i += 4 {
+		a, b := binary.LittleEndian.Uint32(x[i:]), binary.LittleEndian.Uint32(y[i:])
+		binary.LittleEndian.PutUint32(sum[i:], a+b)
+		binary.LittleEndian.PutUint32(diff[i:], a-b)
+	}
+	for i, data := range [][]byte{sum, diff} {
+		name := []string{"OUTPUT0", "OUTPUT1"}[i]
+		wanted := len(r.Outputs) == 0
+		for _, w := range r.Outputs {
+			wanted = wanted || w.Name == name
+		}
+		if wanted {
+			out := r.Response.AddOutput()
+			out.Name, out.Type, out.Index, out.Data = name, tensor.Int32, i, data
+			out.Shape = append(out.Shape, r.Inputs[0].Shape...)
+		}
+	}
+	return nil
+}
+
+// A gate holds each request of its model until the test lets it pass, by the
+// number that is its input.
+type gate struct {
+	entered chan int32 // the numbers of requests as they begin to run
+
+	mu     sync.Mutex
+	passes map[int32]chan error
+	opened bool
+}
+
+func newGate() *gate {
+	return &gate{entered: make(chan int32, 1000), passes: make(map[int32]chan error)}
+}
+
+func (g *gate) of(n int32) chan error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.passes[n] == nil {
+		g.passes[n] = make(chan error, 1)
+		if g.opened {
+			g.passes[n] <- nil
+		}
+	}
+	return g.passes[n]
+}
+
+// pass lets request n end with err.
+func (g *gate) pass(n int32, err error) { g.of(n) <- err }
+
+// open lets everything pass.
+func (g *gate) open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.opened = true
+	for _, c := range g.passes {
+		select {
+		case c <- nil:
+		default:
+		}
+	}
+}
+
+func (g *gate) run(r *infer.Request) error {
+	n := int32(binary.LittleEndian.Uint32(r.Inputs[0].Data.First))
+	g.entered <- n
+	if n < 0 {
+		panic("the model is broken")
+	}
+	if err := <-g.of(n); err != nil {
+		return err
+	}
+	out := r.Response.AddOutput()
+	out.Name, out.Type, out.Data = "OUTPUT0", tensor.Int32, r.Inputs[0].Data.First
+	out.Shape = append(out.Shape, 1)
+	return nil
+}
+
+// gatedRequest is request n to the gated model.
+func gatedRequest(n int32) *pb.ModelInferRequest {
+	return &pb.ModelInferRequest{
+		ModelName:        "gated",
+		Id:               "gated request",
+		Inputs:           []*pb.ModelInferRequest_InferInputTensor{{Name: "INPUT0", Datatype: "INT32", Shape: []int64{1}}},
+		RawInputContents: [][]byte{binary.LittleEndian.AppendUint32(nil, uint32(n))},
+	}
+}
+
+// floatsRequest is a request to the floats model with n elements.
+func floatsRequest(n int) *pb.ModelInferRequest {
+	raw := make([]byte, 4*n)
+	for i := range raw {
+		raw[i] = byte(i * 7)
+	}
+	return &pb.ModelInferRequest{
+		ModelName:        "floats",
+		Inputs:           []*pb.ModelInferRequest_InferInputTensor{{Name: "INPUT0", Datatype: "FP32", Shape: []int64{1, int64(n)}}},
+		RawInputContents: [][]byte{raw},
+	}
+}
