@@ -26,8 +26,15 @@ type token struct {
 	raw   string // as written
 	text  string // the value of a word, number or string
 	float bool   // a number that is written as no integer is
-	// faulty says that the lexer has already reported what is wrong with it.
-	faulty bool
+	// wrong is what is wrong inside a string. The parser reports it when it
+	// knows which field the string belongs to.
+	wrong []lexFault
+}
+
+// A lexFault is a fault inside a token.
+type lexFault struct {
+	at   int
+	text string
 }
 
 // is reports whether the token is that mark.
@@ -57,9 +64,8 @@ func (t token) String() string {
 // A lexer cuts protobuf text into tokens. Its tokens do not depend on where
 // they stand, which is what lets the parser go on after a fault.
 type lexer struct {
-	text  []byte
-	pos   int
-	fault func(at int, format string, args ...any)
+	text []byte
+	pos  int
 }
 
 // next returns the next token.

@@ -2,6 +2,7 @@ package model
 
 import (
 	"bytes"
+	"fmt"
 	"strconv"
 	"unicode"
 	"unicode/utf16"
@@ -9,50 +10,45 @@ import (
 )
 
 // str returns the string at pos: all quoted pieces that follow one another,
-// joined. What is wrong inside is reported, and the string ends where a reader
-// would end it.
+// joined. One that is not closed ends where a reader would end it.
 func (l *lexer) str() token {
-	from, to := l.pos, l.pos
+	t := token{kind: tokenString, at: l.pos}
+	to := l.pos
 	var value []byte
-	good := true
 	for c := l.peek(); c == '"' || c == '\''; c = l.peek() {
-		var ok bool
-		value, ok = l.piece(value)
-		good = good && ok
+		value = l.piece(value, &t)
 		to = l.pos
 	}
-	t := l.cut(tokenString, from, to)
-	t.text, t.faulty = string(value), !good
+	t.raw, t.text = string(l.text[t.at:to]), string(value)
 	return t
 }
 
-// piece appends the value of one quoted piece to value.
-func (l *lexer) piece(value []byte) (_ []byte, ok bool) {
+// piece appends the value of one quoted piece to value, and to the token what
+// is wrong with it.
+func (l *lexer) piece(value []byte, t *token) []byte {
+	wrong := func(at int, format string, args ...any) {
+		t.wrong = append(t.wrong, lexFault{at, fmt.Sprintf(format, args...)})
+	}
 	open := l.pos
 	quote := l.text[l.pos]
-	ok = true
 	for l.pos++; l.pos < len(l.text); {
 		rest := l.text[l.pos:]
 		r, n := utf8.DecodeRune(rest)
 		switch {
 		case rest[0] == quote:
 			l.pos++
-			return value, ok
+			return value
 		case r == '\n':
-			l.fault(open, "the string that begins here does not end on its line; expected a closing %c (write \\n for a line break)", quote)
-			return value, false
+			wrong(open, "the string that begins here does not end on its line; expected a closing %c (write \\n for a line break)", quote)
+			return value
 		case r == utf8.RuneError && n == 1:
-			l.fault(l.pos, "byte 0x%02x is not UTF-8; save the file as UTF-8", rest[0])
-			ok = false
+			wrong(l.pos, "byte 0x%02x is not UTF-8; save the file as UTF-8", rest[0])
 		case r == 0:
-			l.fault(l.pos, "a string cannot have a NUL byte as such; write \\000")
-			ok = false
+			wrong(l.pos, "a string cannot have a NUL byte as such; write \\000")
 		case r == '\\':
-			var fine bool
-			value, n, fine = escape(value, rest)
-			if !fine {
-				l.fault(l.pos, "%q is no escape that a string can have; write \\\\ for a backslash", rest[:n])
-				ok = false
+			var ok bool
+			if value, n, ok = escape(value, rest); !ok {
+				wrong(l.pos, "%q is no escape that a string can have; write \\\\ for a backslash", rest[:n])
 			}
 			l.pos += n
 			continue
@@ -60,8 +56,8 @@ func (l *lexer) piece(value []byte) (_ []byte, ok bool) {
 		value = append(value, rest[:n]...)
 		l.pos += n
 	}
-	l.fault(open, "the string that begins here never ends; expected a closing %c", quote)
-	return value, false
+	wrong(open, "the string that begins here never ends; expected a closing %c", quote)
+	return value
 }
 
 var plainEscapes = map[byte]byte{

@@ -17,7 +17,7 @@ import (
 // The path is only for those messages.
 func Parse(text []byte, path string) (*modelpb.ModelConfig, error) {
 	p := &parser{faults: faults{path: path, text: text}}
-	p.lex = lexer{text: text, fault: p.fault}
+	p.lex = lexer{text: text}
 	p.next()
 	cfg := &modelpb.ModelConfig{}
 	p.message(cfg.ProtoReflect(), nil)
@@ -50,7 +50,14 @@ type parser struct {
 	path   []string // the fields that lead here
 }
 
-func (p *parser) next() { p.tok = p.lex.next() }
+// next moves to the next token. What is wrong inside the one that it leaves is
+// reported now, when the field that it belongs to is known.
+func (p *parser) next() {
+	for _, w := range p.tok.wrong {
+		p.fault(w.at, "%s", w.text)
+	}
+	p.tok = p.lex.next()
+}
 
 // fault reports a fault in the field that is being read.
 func (p *parser) fault(at int, format string, args ...any) {
@@ -276,19 +283,20 @@ func (p *parser) value(fd protoreflect.FieldDescriptor, fresh func() protoreflec
 		p.fault(p.tok.at, "expected %s, got %s", wanted(fd), map[bool]string{true: "a list", false: "a message"}[p.tok.is('[')])
 		p.skipBalanced()
 		return protoreflect.Value{}, false
+	case p.tok.kind == tokenBad:
+		p.fault(p.tok.at, "expected %s, got %s", wanted(fd), p.tok)
+		p.next()
+		return protoreflect.Value{}, false
 	case !p.tok.isScalar() || p.atField():
 		p.fault(p.tok.at, "the value is missing; expected %s, got %s", wanted(fd), p.tok)
-		if p.tok.kind == tokenBad {
-			p.next()
-		}
 		return protoreflect.Value{}, false
 	}
 	t := p.tok
 	p.next()
 	v, ok := scalar(fd, t)
 	switch {
-	case t.faulty:
-		return v, false
+	case len(t.wrong) > 0:
+		return v, false // next has said so
 	case ok:
 		return v, true
 	case t.kind == tokenString && fd.Kind() == protoreflect.StringKind:
