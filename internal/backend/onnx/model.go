@@ -1,0 +1,268 @@
+package onnx
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"shoal/internal/backend"
+	"shoal/internal/backend/onnx/ort"
+	"shoal/internal/model"
+	"shoal/internal/model/modelpb"
+	"shoal/internal/status"
+)
+
+// loaded is an open model.
+type loaded struct {
+	backend     *Backend
+	opening     opening
+	lib         *ort.Library
+	cfg         *modelpb.ModelConfig
+	sig         *model.Signature
+	inputs      []port
+	outputs     []port
+	inputNames  *ort.Names
+	outputNames *ort.Names
+	runOptions  *ort.RunOptions // nil when there are none
+	// The memory that a batch of the largest size needs, as far as the
+	// configuration's dimensions are fixed.
+	inputBytes, outputBytes int
+
+	// unbound marks outputs whose declared shape proved wrong; epoch rises
+	// with each.
+	unbound []atomic.Bool
+	epoch   atomic.Uint32
+
+	mu       sync.Mutex // protects the fields below
+	sessions []*usedSession
+}
+
+// A usedSession is a session and the number of instances that run on it.
+type usedSession struct {
+	session *ort.Session
+	kind    modelpb.ModelInstanceGroup_Kind
+	gpu     int
+	users   int
+}
+
+// Open implements backend.Backend.
+func (b *Backend) Open(ctx context.Context, src backend.Source, cfg *modelpb.ModelConfig, sig *model.Signature) (backend.Model, error) {
+	if err := unsupported(cfg); err != nil {
+		return nil, err
+	}
+	o, err := b.opening(src, cfg)
+	if err != nil {
+		return nil, err
+	}
+	s, err := b.session(o)
+	if err != nil {
+		return nil, err
+	}
+	m := &loaded{backend: b, opening: o, lib: o.lib, cfg: cfg, sig: sig}
+	p := firstPlacement(cfg)
+	m.sessions = []*usedSession{{session: s, kind: p.Kind, gpu: p.GPU}}
+	if err := m.prepare(s); err != nil {
+		m.Close()
+		return nil, err
+	}
+	b.warnOfNeighbours(src, o.path, sig)
+	return m, ctx.Err()
+}
+
+// unsupported refuses what would give wrong answers if it were passed over.
+func unsupported(cfg *modelpb.ModelConfig) error {
+	switch {
+	case len(cfg.GetBatchInput()) > 0:
+		return status.Errorf(status.Unsupported, "model '%s': batch_input is not supported yet", cfg.GetName())
+	case len(cfg.GetBatchOutput()) > 0:
+		return status.Errorf(status.Unsupported, "model '%s': batch_output is not supported yet", cfg.GetName())
+	}
+	for _, in := range cfg.GetInput() {
+		if in.GetAllowRaggedBatch() {
+			return status.Errorf(status.Unsupported, "model '%s': allow_ragged_batch of input '%s' is not supported yet", cfg.GetName(), in.GetName())
+		}
+	}
+	return nil
+}
+
+// prepare holds the configuration against the graph and works out what every
+// run needs.
+func (m *loaded) prepare(s *ort.Session) error {
+	g, err := describe(s)
+	if err != nil {
+		return forModel(m.sig.Name, err)
+	}
+	if err := model.CheckGraph(m.cfg, g); err != nil {
+		return err
+	}
+	inputs := slices.Concat(g.Inputs, g.Overridable)
+	batched := m.sig.MaxBatch > 0
+	var names [2][]string
+	for _, t := range m.sig.Inputs {
+		m.inputs = append(m.inputs, newPort(t, batched, rankOf(inputs, t.Name)))
+		names[0] = append(names[0], t.Name)
+	}
+	for _, t := range m.sig.Outputs {
+		m.outputs = append(m.outputs, newPort(t, batched, rankOf(g.Outputs, t.Name)))
+		names[1] = append(names[1], t.Name)
+	}
+	m.inputNames, m.outputNames = ort.NewNames(names[0]), ort.NewNames(names[1])
+	m.inputBytes, m.outputBytes = fixedBytes(m.inputs, m.sig.MaxBatch), fixedBytes(m.outputs, m.sig.MaxBatch)
+	m.unbound = make([]atomic.Bool, len(m.outputs))
+	if len(m.opening.set.run) > 0 {
+		m.runOptions, err = m.lib.NewRunOptions(m.opening.set.run)
+	}
+	return err
+}
+
+func rankOf(list []model.GraphTensor, name string) int {
+	for _, t := range list {
+		if t.Name == name {
+			return len(t.Dims)
+		}
+	}
+	return -1
+}
+
+// maxReserved bounds the memory that is set aside before it is needed.
+const maxReserved = 1 << 28
+
+// fixedBytes returns the memory for a batch of so many rows, 0 when that is not
+// known before the batch is.
+func fixedBytes(list []port, rows int) int {
+	total := 0
+	for i := range list {
+		if !list[i].bindable() {
+			continue
+		}
+		size, ok := list[i].boundShape(rows).Bytes(list[i].Type)
+		if !ok || size > maxReserved {
+			return 0
+		}
+		total = align(total + int(size))
+	}
+	if total > maxReserved {
+		return 0
+	}
+	return total
+}
+
+// bound reports whether the memory of output i is laid out before a run.
+func (m *loaded) bound(i int) bool { return m.outputs[i].bindable() && !m.unbound[i].Load() }
+
+// unbind marks the outputs whose shape after an unbound run is not what the set
+// had for it.
+func (m *loaded) unbind(s *slot, set *outputSet, rows int) error {
+	for i, v := range set.values {
+		if v == 0 {
+			continue
+		}
+		_, dims, err := s.call.Describe(s.values[i], s.dims[:0])
+		if err != nil {
+			return err
+		}
+		s.dims = dims
+		if want := m.outputs[i].boundShape(rows); !want.Equal(dims) && !m.unbound[i].Swap(true) {
+			m.epoch.Add(1)
+			m.backend.log.Warn("the shape of an output is not what the model declares; it is left to ONNX Runtime, which is a little slower",
+				"model", m.sig.Name, "output", m.outputs[i].Name, "declared", want.String(), "got", dims.String())
+		}
+	}
+	return nil
+}
+
+// Start implements backend.Model.
+func (m *loaded) Start(_ context.Context, p backend.Placement) (backend.Instance, error) {
+	use, err := m.takeSession(p)
+	if err != nil {
+		return nil, err
+	}
+	return newInstance(m, use), nil
+}
+
+// takeSession returns a session for an instance: one that nobody uses yet, one
+// that can be shared, or a new one. Instances that run on their caller's thread
+// alone share a session, because runs of a session may overlap; with threads of
+// its own each has its own, or they would wait for each other's threads.
+func (m *loaded) takeSession(p backend.Placement) (*usedSession, error) {
+	o := m.opening
+	var err error
+	if o.options, err = o.set.options(m.lib, m.cfg, p); err != nil {
+		return nil, err
+	}
+	share := p.Kind != modelpb.ModelInstanceGroup_KIND_GPU && (o.options.Intra == 1 && !o.options.Parallel || m.lib.GlobalThreads())
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, u := range m.sessions {
+		if (u.users == 0 || share) && sameDevice(u, p) {
+			u.users++
+			return u, nil
+		}
+	}
+	s, err := o.lib.NewSession(o.path, o.options)
+	if err != nil {
+		return nil, status.Errorf(status.Internal, "instance %s: %v", p.Name, err)
+	}
+	u := &usedSession{session: s, kind: p.Kind, gpu: p.GPU, users: 1}
+	m.sessions = append(m.sessions, u)
+	return u, nil
+}
+
+// sameDevice reports whether a session runs where a placement wants it.
+func sameDevice(u *usedSession, p backend.Placement) bool {
+	const gpu = modelpb.ModelInstanceGroup_KIND_GPU
+	if u.kind == gpu || p.Kind == gpu {
+		return u.kind == p.Kind && u.gpu == p.GPU
+	}
+	return true
+}
+
+// returnSession takes an instance off its session.
+func (m *loaded) returnSession(u *usedSession) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	u.users--
+}
+
+// Close implements backend.Model.
+func (m *loaded) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, u := range m.sessions {
+		u.session.Close()
+	}
+	m.sessions = nil
+	if m.runOptions != nil {
+		m.runOptions.Close()
+		m.runOptions = nil
+	}
+	return nil
+}
+
+// firstPlacement returns where a model's first instance is to run.
+func firstPlacement(cfg *modelpb.ModelConfig) backend.Placement {
+	p := backend.Placement{Name: cfg.GetName(), Kind: modelpb.ModelInstanceGroup_KIND_CPU, Count: instanceCount(cfg)}
+	if groups := cfg.GetInstanceGroup(); len(groups) > 0 {
+		p.Kind, p.Group = groups[0].GetKind(), groups[0]
+		if gpus := groups[0].GetGpus(); len(gpus) > 0 {
+			p.GPU = int(gpus[0])
+		}
+	}
+	return p
+}
+
+// defaultInstances is how many instances a model has that names no groups.
+const defaultInstances = 2
+
+// instanceCount returns the number of a model's instances.
+func instanceCount(cfg *modelpb.ModelConfig) int {
+	n := 0
+	for _, g := range cfg.GetInstanceGroup() {
+		n += max(1, int(g.GetCount())) * max(1, len(g.GetGpus()))
+	}
+	if n == 0 {
+		return defaultInstances
+	}
+	return n
+}

@@ -1,0 +1,207 @@
+package ort
+
+import (
+	"runtime"
+	"unsafe"
+
+	"shoal/internal/tensor"
+)
+
+// A Session is a loaded model. Its runs may overlap.
+type Session struct {
+	lib    *Library
+	handle uintptr
+}
+
+// NewSession loads the model file at path. The caller closes the session.
+func (l *Library) NewSession(path string, o Options) (*Session, error) {
+	so, err := l.sessionOptions(o)
+	if err != nil {
+		return nil, err
+	}
+	defer l.release(fnReleaseSessionOptions, so)
+	s := &Session{lib: l}
+	p := cString(path)
+	if err := l.call(fnCreateSession, l.env, uintptr(unsafe.Pointer(&p[0])), so, uintptr(unsafe.Pointer(&s.handle))); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close frees the session. No run may be under way.
+func (s *Session) Close() {
+	s.lib.release(fnReleaseSession, s.handle)
+	s.handle = 0
+}
+
+// Library returns the library that the session belongs to.
+func (s *Session) Library() *Library { return s.lib }
+
+// A TensorInfo describes an input or output of a session.
+type TensorInfo struct {
+	Name string
+	// Kind is empty for tensors, else the name of what it is instead, such as
+	// "ONNX_TYPE_SEQUENCE"; the other fields then mean nothing.
+	Kind string
+	Type tensor.Type  // Invalid for element types that no protocol has
+	Dims tensor.Shape // -1 for dimensions that the graph leaves open
+}
+
+// Inputs describes the inputs that a run must have.
+func (s *Session) Inputs() ([]TensorInfo, error) {
+	return s.infos(fnGetInputCount, fnGetInputName, fnGetInputTypeInfo)
+}
+
+// Outputs describes what a run gives.
+func (s *Session) Outputs() ([]TensorInfo, error) {
+	return s.infos(fnGetOutputCount, fnGetOutputName, fnGetOutputTypeInfo)
+}
+
+// Overridable describes the inputs that a run may have: they have a value in
+// the model.
+func (s *Session) Overridable() ([]TensorInfo, error) {
+	return s.infos(fnGetOverridableInitializerCount, fnGetOverridableInitializerName, fnGetOverridableInitializerInfo)
+}
+
+func (s *Session) infos(count, name, info int) ([]TensorInfo, error) {
+	l := s.lib
+	var n uintptr
+	if err := l.call(count, s.handle, uintptr(unsafe.Pointer(&n))); err != nil {
+		return nil, err
+	}
+	list := make([]TensorInfo, n)
+	for i := range list {
+		var text, ti uintptr
+		if err := l.call(name, s.handle, uintptr(i), l.allocator, uintptr(unsafe.Pointer(&text))); err != nil {
+			return nil, err
+		}
+		list[i].Name = goString(text)
+		if err := l.call(fnAllocatorFree, l.allocator, text); err != nil {
+			return nil, err
+		}
+		if err := l.call(info, s.handle, uintptr(i), uintptr(unsafe.Pointer(&ti))); err != nil {
+			return nil, err
+		}
+		err := l.describe(&list[i], ti)
+		l.release(fnReleaseTypeInfo, ti)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// describe fills in t from the library's type information.
+func (l *Library) describe(t *TensorInfo, info uintptr) error {
+	var kind, element uint32
+	if err := l.call(fnGetOnnxTypeFromTypeInfo, info, uintptr(unsafe.Pointer(&kind))); err != nil {
+		return err
+	}
+	if kind != onnxTypeTensor {
+		t.Kind = kindName(kind)
+		return nil
+	}
+	var shape, rank uintptr
+	if err := l.call(fnCastTypeInfoToTensorInfo, info, uintptr(unsafe.Pointer(&shape))); err != nil {
+		return err
+	}
+	if err := l.call(fnGetTensorElementType, shape, uintptr(unsafe.Pointer(&element))); err != nil {
+		return err
+	}
+	t.Type = typeOf(element)
+	if err := l.call(fnGetDimensionsCount, shape, uintptr(unsafe.Pointer(&rank))); err != nil {
+		return err
+	}
+	t.Dims = make(tensor.Shape, rank)
+	if rank == 0 {
+		return nil
+	}
+	err := l.call(fnGetDimensions, shape, uintptr(unsafe.Pointer(&t.Dims[0])), rank)
+	for i, d := range t.Dims {
+		if d < 0 {
+			t.Dims[i] = -1
+		}
+	}
+	return err
+}
+
+// RunOptions are options of single runs.
+type RunOptions struct {
+	lib    *Library
+	handle uintptr
+}
+
+// NewRunOptions returns run options with the given entries. The caller closes
+// them.
+func (l *Library) NewRunOptions(config map[string]string) (*RunOptions, error) {
+	r := &RunOptions{lib: l}
+	if err := l.call(fnCreateRunOptions, uintptr(unsafe.Pointer(&r.handle))); err != nil {
+		return nil, err
+	}
+	for key, value := range config {
+		k, v := cString(key), cString(value)
+		if err := l.call(fnAddRunConfigEntry, r.handle, uintptr(unsafe.Pointer(&k[0])), uintptr(unsafe.Pointer(&v[0]))); err != nil {
+			r.Close()
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// Close frees the options.
+func (r *RunOptions) Close() {
+	r.lib.release(fnReleaseRunOptions, r.handle)
+	r.handle = 0
+}
+
+// Names are the names of a run's inputs or outputs in the form that the
+// library takes. They are made once and do not change.
+type Names struct {
+	addresses []uintptr
+	keep      [][]byte
+}
+
+// NewNames returns the names.
+func NewNames(names []string) *Names {
+	n := new(Names)
+	n.addresses, n.keep = cStrings(names)
+	return n
+}
+
+// Len returns the number of names.
+func (n *Names) Len() int { return len(n.addresses) }
+
+// A Value is a tensor of the library; 0 is none.
+type Value uintptr
+
+// NewTensor returns a tensor over size bytes of memory at address, which must
+// not be Go's and must outlive the tensor.
+func (l *Library) NewTensor(t tensor.Type, shape tensor.Shape, address uintptr, size int) (Value, error) {
+	var v Value
+	var none int64
+	dims := &none
+	if len(shape) > 0 {
+		dims = &shape[0]
+	}
+	err := l.call(fnCreateTensorWithData, l.cpu, address, uintptr(size), uintptr(unsafe.Pointer(dims)), uintptr(len(shape)),
+		elementOf(t), uintptr(unsafe.Pointer(&v)))
+	runtime.KeepAlive(shape)
+	return v, err
+}
+
+// NewOwnTensor returns a tensor whose memory is the library's: the only kind
+// that strings can be in.
+func (l *Library) NewOwnTensor(t tensor.Type, shape tensor.Shape) (Value, error) {
+	var v Value
+	var none int64
+	dims := &none
+	if len(shape) > 0 {
+		dims = &shape[0]
+	}
+	err := l.call(fnCreateTensor, l.allocator, uintptr(unsafe.Pointer(dims)), uintptr(len(shape)), elementOf(t), uintptr(unsafe.Pointer(&v)))
+	runtime.KeepAlive(shape)
+	return v, err
+}
+
+// Release frees a value; none is fine.
+func (l *Library) Release(v Value) { l.release(fnReleaseValue, uintptr(v)) }

@@ -1,0 +1,118 @@
+package onnx
+
+import (
+	"shoal/internal/backend/onnx/ort"
+	"shoal/internal/model"
+	"shoal/internal/status"
+	"shoal/internal/tensor"
+)
+
+// A port is one input or output of a model, with what is needed to go between
+// the shape that clients see and the one that the graph sees.
+type port struct {
+	model.Tensor
+	batched bool // both shapes have the batch dimension in front
+	scalar  bool // the graph has no dimensions where the configuration has [1]
+	// inner is the graph's shape without the batch dimension.
+	inner tensor.Shape
+}
+
+// newPort returns the port of a tensor for which the graph has that rank.
+func newPort(t model.Tensor, batched bool, rank int) port {
+	x := port{Tensor: t, batched: batched, inner: t.Dims}
+	if t.Reshape != nil {
+		x.inner = t.Reshape
+	}
+	// Without a batch dimension a configuration cannot say "no dimensions":
+	// ones stand for it, and CheckGraph has seen that they are all ones.
+	if !batched && rank == 0 {
+		x.scalar, x.inner = true, nil
+	}
+	return x
+}
+
+// graphShape appends to dst the graph's shape for a tensor that has shape to
+// the client, with the given number of rows in place of the client's.
+func (x *port) graphShape(dst, client tensor.Shape, rows int) tensor.Shape {
+	if x.batched {
+		dst, client = append(dst, int64(rows)), client[1:]
+	}
+	switch {
+	case x.scalar:
+		return dst
+	case x.Reshape != nil:
+		return substitute(dst, x.Reshape, x.Dims, client)
+	}
+	return append(dst, client...)
+}
+
+// clientShape appends to dst the client's shape for a tensor that has shape to
+// the graph, in a batch of so many rows.
+func (x *port) clientShape(dst, graph tensor.Shape, rows int) (tensor.Shape, error) {
+	inner := graph
+	if x.batched {
+		if len(graph) == 0 || graph[0] != int64(rows) {
+			return dst, status.Errorf(status.Internal, "output '%s' has shape %s for a batch of %d rows: its first dimension must be the batch's; "+
+				"set max_batch_size to 0 if the model does not batch along it", x.Name, graph, rows)
+		}
+		dst, inner = append(dst, graph[0]), graph[1:]
+	}
+	switch {
+	case x.scalar && len(inner) == 0:
+		return append(dst, x.Dims...), nil
+	case len(inner) != len(x.inner):
+		return dst, status.Errorf(status.Internal, "output '%s' has shape %s, but its configuration says %s: the number of dimensions must be the same",
+			x.Name, graph, x.whole())
+	case x.Reshape != nil:
+		return substitute(dst, x.Dims, x.Reshape, inner), nil
+	}
+	return append(dst, inner...), nil
+}
+
+// whole returns the graph's shape as the configuration has it.
+func (x *port) whole() tensor.Shape {
+	if x.batched {
+		return append(tensor.Shape{-1}, x.inner...)
+	}
+	return x.inner
+}
+
+// substitute appends pattern to dst, with the sizes that shape has in the
+// variable dimensions of from put for those of pattern, in order.
+func substitute(dst, pattern, from, shape tensor.Shape) tensor.Shape {
+	next := 0
+	for _, d := range pattern {
+		if d == -1 {
+			for next < len(from) && from[next] != -1 {
+				next++
+			}
+			d = 1 // a configuration that pairs no dimension with this one
+			if next < len(from) && next < len(shape) {
+				d = shape[next]
+			}
+			next++
+		}
+		dst = append(dst, d)
+	}
+	return dst
+}
+
+// bindable reports whether an output's shape is known from the number of rows
+// alone, so that its memory can be laid out before the run.
+func (x *port) bindable() bool { return x.Type != tensor.Bytes && x.inner.Fixed() }
+
+// graphOf says what a session's tensors are, in the form of a model's graph.
+func graphOf(infos []ort.TensorInfo) ([]model.GraphTensor, error) {
+	var list []model.GraphTensor
+	for _, t := range infos {
+		if t.Kind != "" {
+			return nil, status.Errorf(status.InvalidArgument, "Unsupported ONNX Type '%s' for I/O '%s', expected 'ONNX_TYPE_TENSOR'. "+
+				"A classifier converted from scikit-learn has tensors only when it is converted with the option zipmap=False", t.Kind, t.Name)
+		}
+		if t.Type == tensor.Invalid {
+			return nil, status.Errorf(status.InvalidArgument, "the element type of '%s' is one that inference requests cannot carry; cast it inside the model", t.Name)
+		}
+		list = append(list, model.GraphTensor{Name: t.Name, Type: t.Type, Dims: t.Dims})
+	}
+	return list, nil
+}

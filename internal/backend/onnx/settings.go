@@ -1,0 +1,205 @@
+package onnx
+
+import (
+	"errors"
+	"maps"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"shoal/internal/backend"
+	"shoal/internal/backend/onnx/ort"
+	"shoal/internal/model/modelpb"
+	"shoal/internal/status"
+)
+
+// settings are what a model's configuration says of how ONNX Runtime is to run
+// it, before it is known where.
+type settings struct {
+	intra, inter     int
+	intraSet         bool
+	parallel         bool
+	optimization     ort.Optimization
+	arena, pattern   *bool
+	session, run     map[string]string // entries by ONNX Runtime's own names
+	cuda             map[string]string
+	cpuAccelerators  []*modelpb.ModelOptimizationPolicy_ExecutionAccelerators_Accelerator
+	gpuAccelerators  []*modelpb.ModelOptimizationPolicy_ExecutionAccelerators_Accelerator
+	customOperations []string
+}
+
+// parameters are the parameters that Triton's ONNX backend takes, with what
+// each does. Entries that ONNX Runtime takes by name are in sessionEntries.
+var parameters = map[string]func(s *settings, name, value string) error{
+	"intra_op_thread_count": func(s *settings, name, value string) error {
+		s.intraSet = true
+		return parseCount(name, value, &s.intra)
+	},
+	"inter_op_thread_count": func(s *settings, name, value string) error { return parseCount(name, value, &s.inter) },
+	"execution_mode": func(s *settings, name, value string) error {
+		if value != "0" && value != "1" {
+			return badParameter(name, value, "0 (sequential) or 1 (parallel)")
+		}
+		s.parallel = value == "1"
+		return nil
+	},
+	"enable_mem_arena":   func(s *settings, name, value string) error { return parseSwitch(name, value, &s.arena) },
+	"enable_mem_pattern": func(s *settings, name, value string) error { return parseSwitch(name, value, &s.pattern) },
+	"memory.enable_memory_arena_shrinkage": func(s *settings, name, value string) error {
+		s.run[name] = value
+		return nil
+	},
+	"cudnn_conv_algo_search":    oneOf("EXHAUSTIVE", "HEURISTIC", "DEFAULT"),
+	"arena_extend_strategy":     oneOf("kNextPowerOfTwo", "kSameAsRequested"),
+	"gpu_mem_limit":             asCUDA,
+	"do_copy_in_default_stream": asCUDA,
+}
+
+// asCUDA hands a parameter to the CUDA provider by its own name.
+func asCUDA(s *settings, name, value string) error {
+	s.cuda[name] = value
+	return nil
+}
+
+// oneOf hands a parameter that counts from 0 to the CUDA provider by the names
+// that it has for those numbers.
+func oneOf(names ...string) func(*settings, string, string) error {
+	return func(s *settings, name, value string) error {
+		n, err := strconv.Atoi(value)
+		if err != nil || n < 0 || n >= len(names) {
+			return badParameter(name, value, "0 to "+strconv.Itoa(len(names)-1))
+		}
+		return asCUDA(s, name, names[n])
+	}
+}
+
+// sessionEntries are the settings of a session that ONNX Runtime knows by name
+// and that make sense for a server. It takes any name in silence, so that a
+// misspelt one would do nothing.
+var sessionEntries = []string{
+	"ep.context_embed_mode", "ep.context_enable", "ep.context_file_path",
+	"mlas.enable_gemm_fastmath_arm64_bfloat16",
+	"optimization.disable_specified_optimizers", "optimization.enable_cast_chain_elimination",
+	"optimization.enable_gelu_approximation", "optimization.minimal_build_optimizations",
+	"session.allow_released_opsets_only", "session.disable_aot_function_inlining", "session.disable_cpu_ep_fallback",
+	"session.disable_double_qdq_remover", "session.disable_prepacking", "session.disable_qdq_constant_folding",
+	"session.disable_quant_qdq", "session.dynamic_block_base", "session.enable_dq_matmulnbits_fusion",
+	"session.enable_quant_qdq_cleanup", "session.force_spinning_stop", "session.graph_optimizations_loop_level",
+	"session.inter_op.allow_spinning", "session.inter_op.spin_backoff_max", "session.inter_op.spin_duration_us",
+	"session.intra_op.allow_spinning", "session.intra_op.spin_backoff_max", "session.intra_op.spin_duration_us",
+	"session.intra_op_thread_affinities", "session.load_model_format",
+	"session.node_partition_config_file", "session.optimized_model_external_initializers_file_name",
+	"session.optimized_model_external_initializers_min_size_in_bytes",
+	"session.qdq_matmulnbits_accuracy_level", "session.qdq_matmulnbits_block_size", "session.qdqisint8allowed",
+	"session.set_denormal_as_zero", "session.strict_shape_type_inference", "session.use_deterministic_compute",
+	"session.use_device_allocator_for_initializers", "session.use_env_allocators",
+	"session.use_ort_model_bytes_directly", "session.use_ort_model_bytes_for_initializers", "session.x64quantprecision",
+}
+
+// parseSettings reads a configuration. All faults are reported at once.
+func parseSettings(cfg *modelpb.ModelConfig) (settings, error) {
+	s := settings{
+		session: map[string]string{
+			// Threads that spin while they wait take 1.5 to 4 times the CPU of
+			// threads that sleep, from whatever else the server runs.
+			"session.intra_op.allow_spinning": "0",
+			"session.inter_op.allow_spinning": "0",
+		},
+		run: map[string]string{}, cuda: map[string]string{},
+		cpuAccelerators:  cfg.GetOptimization().GetExecutionAccelerators().GetCpuExecutionAccelerator(),
+		gpuAccelerators:  cfg.GetOptimization().GetExecutionAccelerators().GetGpuExecutionAccelerator(),
+		customOperations: cfg.GetModelOperations().GetOpLibraryFilename(),
+	}
+	var faults []error
+	var err error
+	if s.optimization, err = parseLevel(cfg.GetOptimization().GetGraph().GetLevel()); err != nil {
+		faults = append(faults, err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(cfg.GetParameters())) {
+		value := cfg.GetParameters()[name].GetStringValue()
+		if set := parameters[name]; set != nil {
+			faults = append(faults, set(&s, name, value))
+		} else if slices.Contains(sessionEntries, name) {
+			s.session[name] = value
+		} else {
+			faults = append(faults, unknownParameter(name))
+		}
+	}
+	if err := errors.Join(faults...); err != nil {
+		return s, status.Errorf(status.InvalidArgument, "%s", strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	return s, nil
+}
+
+func unknownParameter(name string) error {
+	known := append(slices.Collect(maps.Keys(parameters)), sessionEntries...)
+	slices.Sort(known)
+	return errors.New("parameters: the ONNX Runtime backend has no parameter \"" + name + "\"; it knows " + strings.Join(known, ", "))
+}
+
+// parseLevel returns what optimization.graph.level means. The numbers are
+// Triton's.
+func parseLevel(level int32) (ort.Optimization, error) {
+	switch level {
+	case -1:
+		return ort.OptimizeBasic, nil
+	case 0:
+		return ort.OptimizeAll, nil
+	case 1:
+		return ort.OptimizeExtended, nil
+	case 2:
+		return ort.OptimizeNothing, nil
+	}
+	return 0, errors.New("optimization.graph.level: got " + strconv.Itoa(int(level)) + ", expected -1 (basic), 0 (all), 1 (extended) or 2 (none)")
+}
+
+func badParameter(name, value, want string) error {
+	return errors.New("parameters: " + name + ": got \"" + value + "\", expected " + want)
+}
+
+func parseCount(name, value string, to *int) error {
+	n, err := strconv.Atoi(value)
+	if err != nil || n < 0 || n > 1<<16 {
+		return badParameter(name, value, "a number of threads, 0 for one per core")
+	}
+	*to = n
+	return nil
+}
+
+func parseSwitch(name, value string, to **bool) error {
+	b, err := parseBool(value)
+	if err != nil {
+		return badParameter(name, value, "0 or 1")
+	}
+	*to = &b
+	return nil
+}
+
+// parseBool reads the forms that Triton takes.
+func parseBool(value string) (bool, error) {
+	switch strings.ToLower(value) {
+	case "1", "true":
+		return true, nil
+	case "0", "false":
+		return false, nil
+	}
+	return false, strconv.ErrSyntax
+}
+
+// options returns how an instance at p is to run.
+func (s settings) options(lib *ort.Library, cfg *modelpb.ModelConfig, p backend.Placement) (ort.Options, error) {
+	o := ort.Options{
+		Intra: s.intra, Inter: s.inter, Parallel: s.parallel, Optimization: s.optimization,
+		MemArena: s.arena, MemPattern: s.pattern, Config: s.session, CustomOps: s.customOperations,
+	}
+	if !s.intraSet {
+		o.Intra = max(1, runtime.GOMAXPROCS(0)/max(1, p.Count))
+	}
+	available, err := lib.Providers()
+	if err != nil {
+		return o, status.Errorf(status.Internal, "%v", err)
+	}
+	o.Providers, err = s.providers(available, cfg.GetName(), p)
+	return o, err
+}

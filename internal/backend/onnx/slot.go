@@ -1,0 +1,340 @@
+package onnx
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"shoal/internal/backend/onnx/ort"
+	"shoal/internal/infer"
+	"shoal/internal/status"
+	"shoal/internal/tensor"
+)
+
+// A slot holds the outputs of one run until the last response made of them is
+// released. While they are being encoded the instance runs on with another.
+type slot struct {
+	pool  *slotPool
+	model *loaded
+	call  *ort.Call
+	arena arena
+	refs  atomic.Int32 // the responses that are out
+
+	sets   []*outputSet // the most recent one first
+	values []ort.Value  // the outputs of the run; those not of a set are to be released
+	owned  []bool       // which of the values those are
+	outs   []output
+	dims   tensor.Shape // the shape of the output being read
+	text   []byte       // the strings of the output being read
+	epoch  uint32       // which of the model's outputs the sets bind
+}
+
+// An output is what a run gave for one of the model's outputs.
+type output struct {
+	shape tensor.Shape // as clients see it, with all rows of the batch
+	data  []byte
+
+	// For strings: where each element begins in data, and data's memory.
+	begins []uint64
+	text   []byte
+}
+
+// An outputSet is how the outputs of a batch of so many rows lie in a slot's
+// arena, with the tensors of ONNX Runtime over them.
+type outputSet struct {
+	rows    int
+	values  []ort.Value // none for outputs that ONNX Runtime allocates
+	offsets []int
+	sizes   []int
+	size    int
+	bound   bool // there is one that is laid out here
+}
+
+// maxSets bounds the sets of a slot.
+const maxSets = 64
+
+// setFor returns the set for a batch of so many rows, from the cache or new.
+func (s *slot) setFor(rows int) (*outputSet, error) {
+	if e := s.model.epoch.Load(); e != s.epoch {
+		s.dropSets()
+		s.epoch = e
+	}
+	if set := s.cachedSet(rows); set != nil {
+		if s.arena.use(set.size) {
+			return set, nil
+		}
+		s.dropSets()
+		s.arena.free()
+	}
+	return s.newSet(rows)
+}
+
+func (s *slot) cachedSet(rows int) *outputSet {
+	for i, set := range s.sets {
+		if set.rows == rows {
+			copy(s.sets[1:i+1], s.sets[:i])
+			s.sets[0] = set
+			return set
+		}
+	}
+	return nil
+}
+
+func (s *slot) newSet(rows int) (*outputSet, error) {
+	m := s.model
+	n := len(m.outputs)
+	set := &outputSet{rows: rows, values: make([]ort.Value, n), offsets: make([]int, n), sizes: make([]int, n)}
+	shapes := make([]tensor.Shape, n)
+	for i := range m.outputs {
+		if !m.bound(i) {
+			continue
+		}
+		shapes[i] = m.outputs[i].boundShape(rows)
+		size, ok := shapes[i].Bytes(m.outputs[i].Type)
+		if !ok || size > maxBound {
+			shapes[i] = nil
+			continue
+		}
+		set.bound = true
+		set.offsets[i], set.sizes[i] = set.size, int(size)
+		set.size = align(set.size + int(size))
+	}
+	if !s.arena.use(set.size) {
+		s.dropSets()
+		if err := s.arena.resize(max(set.size, m.outputBytes)); err != nil {
+			return nil, err
+		}
+	}
+	for i, shape := range shapes {
+		if shape == nil {
+			continue
+		}
+		v, err := m.lib.NewTensor(m.outputs[i].Type, shape, s.arena.address(set.offsets[i]), set.sizes[i])
+		if err != nil {
+			set.release(m.lib)
+			return nil, err
+		}
+		set.values[i] = v
+	}
+	if len(s.sets) == maxSets {
+		s.sets[maxSets-1].release(m.lib)
+		s.sets = s.sets[:maxSets-1]
+	}
+	s.sets = append(s.sets, nil)
+	copy(s.sets[1:], s.sets)
+	s.sets[0] = set
+	return set, nil
+}
+
+// maxBound is the largest output whose memory we lay out; a larger one is left
+// to ONNX Runtime, which may know better than the configuration.
+const maxBound = 1 << 32
+
+// boundShape returns the graph's shape of a bindable output. It is not nil.
+func (x *port) boundShape(rows int) tensor.Shape {
+	shape := make(tensor.Shape, 0, len(x.inner)+1)
+	if x.batched {
+		shape = append(shape, int64(rows))
+	}
+	return append(shape, x.inner...)
+}
+
+func (set *outputSet) release(lib *ort.Library) {
+	for _, v := range set.values {
+		lib.Release(v)
+	}
+}
+
+func (s *slot) dropSets() {
+	for _, set := range s.sets {
+		set.release(s.model.lib)
+	}
+	clear(s.sets)
+	s.sets = s.sets[:0]
+}
+
+// read notes what the run gave for each output.
+func (s *slot) read(set *outputSet, rows int) error {
+	for i := range s.outs {
+		var err error
+		if s.owned[i] {
+			err = s.readOwned(i, rows)
+		} else {
+			err = s.readBound(i, set, rows)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *slot) readBound(i int, set *outputSet, rows int) error {
+	x, o := &s.model.outputs[i], &s.outs[i]
+	s.dims = s.dims[:0]
+	if x.batched {
+		s.dims = append(s.dims, int64(rows))
+	}
+	s.dims = append(s.dims, x.inner...)
+	o.data = s.arena.mem[set.offsets[i] : set.offsets[i]+set.sizes[i]]
+	var err error
+	o.shape, err = x.clientShape(o.shape[:0], s.dims, rows)
+	return err
+}
+
+func (s *slot) readOwned(i, rows int) error {
+	x, o, v := &s.model.outputs[i], &s.outs[i], s.values[i]
+	t, dims, err := s.call.Describe(v, s.dims[:0])
+	if err != nil {
+		return err
+	}
+	s.dims = dims
+	if t != x.Type {
+		return status.Errorf(status.Internal, "output '%s' has data type %s, but its configuration says %s", x.Name, t.ConfigName(), x.Type.ConfigName())
+	}
+	if o.shape, err = x.clientShape(o.shape[:0], dims, rows); err != nil {
+		return err
+	}
+	elements, ok := dims.Elements()
+	if !ok {
+		return status.Errorf(status.Internal, "output '%s' has shape %s, which is no size", x.Name, dims)
+	}
+	if t == tensor.Bytes {
+		return s.readStrings(o, v, elements)
+	}
+	address, err := s.call.Data(v)
+	if err != nil {
+		return err
+	}
+	o.data = ort.Bytes(address, int(elements)*t.Size())
+	return nil
+}
+
+// slice returns the part of an output's data that has rows [from, to) of so
+// many.
+func (o *output) slice(from, to, rows int) []byte {
+	if from == 0 && to == rows {
+		return o.data
+	}
+	if o.begins != nil {
+		per := (len(o.begins) - 1) / rows
+		return o.data[o.begins[from*per]:o.begins[to*per]]
+	}
+	per := len(o.data) / rows
+	return o.data[from*per : to*per]
+}
+
+// hand gives each request its rows of the outputs that it wants. The slot is
+// released when the last response is.
+func (s *slot) hand(requests []*infer.Request, rows int) {
+	s.refs.Store(int32(len(requests)))
+	from := 0
+	for _, r := range requests {
+		to := rows
+		if len(requests) > 1 {
+			to = from + r.Rows
+		}
+		if len(r.Outputs) == 0 {
+			for i := range s.outs {
+				s.add(r, i, from, to, rows)
+			}
+		}
+		for j := range r.Outputs {
+			if i := s.model.sig.Output(r.Outputs[j].Name); i >= 0 {
+				s.add(r, i, from, to, rows)
+			}
+		}
+		r.Response.Own(s)
+		from = to
+	}
+}
+
+func (s *slot) add(r *infer.Request, i, from, to, rows int) {
+	x, o := &s.model.outputs[i], &s.outs[i]
+	out := r.Response.AddOutput()
+	out.Name, out.Type, out.Index = x.Name, x.Type, i
+	out.Shape = append(out.Shape[:0], o.shape...)
+	if x.batched {
+		out.Shape[0] = int64(to - from)
+	}
+	out.Data = o.slice(from, to, rows)
+}
+
+// Release implements infer.Releaser: one response less.
+func (s *slot) Release() {
+	if s.refs.Add(-1) == 0 {
+		s.pool.put(s)
+	}
+}
+
+// empty releases what ONNX Runtime allocated for the last run.
+func (s *slot) empty() {
+	for i, owned := range s.owned {
+		if owned {
+			s.call.Release(s.values[i])
+			s.values[i], s.owned[i] = 0, false
+		}
+	}
+}
+
+// free gives back all that the slot has.
+func (s *slot) free() {
+	s.empty()
+	s.dropSets()
+	s.arena.free()
+}
+
+// A slotPool keeps the idle slots of an instance.
+//
+// Taking a slot never waits. Were there a fixed number, a request that holds
+// one (its outputs being the inputs of a later step of an ensemble, say) could
+// wait for an instance that waits for that slot. What bounds the slots instead
+// is the requests in flight, each of which holds one at most; those above
+// maxIdle give their memory back at once.
+type slotPool struct {
+	model *loaded
+	use   *usedSession
+
+	mu     sync.Mutex // protects the fields below
+	idle   []*slot
+	closed bool
+}
+
+const maxIdle = 4
+
+func (p *slotPool) take() *slot {
+	p.mu.Lock()
+	if n := len(p.idle); n > 0 {
+		s := p.idle[n-1]
+		p.idle = p.idle[:n-1]
+		p.mu.Unlock()
+		return s
+	}
+	p.mu.Unlock()
+	n := len(p.model.outputs)
+	s := &slot{pool: p, model: p.model, call: ort.NewCall(p.use.session, p.model.runOptions)}
+	s.values, s.owned, s.outs = make([]ort.Value, n), make([]bool, n), make([]output, n)
+	return s
+}
+
+func (p *slotPool) put(s *slot) {
+	s.empty()
+	p.mu.Lock()
+	keep := !p.closed && len(p.idle) < maxIdle
+	if keep {
+		p.idle = append(p.idle, s)
+	}
+	p.mu.Unlock()
+	if !keep {
+		s.free()
+	}
+}
+
+func (p *slotPool) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	for _, s := range p.idle {
+		s.free()
+	}
+	p.idle = nil
+}
