@@ -1,0 +1,171 @@
+// Command triton compares Shoal with a real tritonserver: the same load on both,
+// run by run in turn, judged by the CPU time that a request costs the server
+// process. See bench/README.md.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"shoal/bench/internal/peer"
+	"shoal/bench/internal/report"
+)
+
+type options struct {
+	shoal, venv, work, out string
+	rounds                 int
+	warmup, duration       time.Duration
+	rows                   string
+	pin, json, reportOnly  bool
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.shoal, "shoal", "build/shoal", "Shoal's binary")
+	flag.StringVar(&o.venv, "triton-venv", "build/triton-venv", "virtual environment with nvidia-pytriton")
+	flag.StringVar(&o.work, "work", "build/bench", "folder for models and logs")
+	flag.StringVar(&o.out, "out", "bench/results", "folder for triton.json and triton.md; empty writes none")
+	flag.IntVar(&o.rounds, "rounds", 5, "rounds; figures are medians of them")
+	flag.DurationVar(&o.duration, "duration", 2*time.Second, "load in one run")
+	flag.DurationVar(&o.warmup, "warmup", 300*time.Millisecond, "load before it that is not counted")
+	flag.StringVar(&o.rows, "rows", "", "only rows with one of these words, separated by commas, in their name")
+	flag.BoolVar(&o.pin, "pin", false, "keep the servers on the first half of the cores and the client on the rest")
+	flag.BoolVar(&o.json, "json", false, "print JSON, not a table")
+	flag.BoolVar(&o.reportOnly, "report-only", false, "exit 0 even when a floor is missed")
+	flag.Parse()
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	missed, err := bench(ctx, o)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench/triton:", err)
+		os.Exit(1)
+	}
+	if len(missed) > 0 {
+		fmt.Fprintln(os.Stderr, "bench/triton: floors missed:", strings.Join(missed, " "))
+		if !o.reportOnly {
+			os.Exit(1)
+		}
+	}
+}
+
+// bench runs the whole comparison and returns the rows that missed their floor.
+func bench(ctx context.Context, o options) (missed []string, err error) {
+	rows, err := choose(allRows, splitWords(o.rows))
+	if err != nil {
+		return nil, err
+	}
+	if o.rounds < 1 {
+		return nil, fmt.Errorf("--rounds %d: at least one is needed", o.rounds)
+	}
+	r := results{Facts: report.Gather(), Rounds: o.rounds, Duration: o.duration.String(), Pinned: "no"}
+	shoal, err := peer.Shoal(o.shoal, o.work, peer.Small, peer.Big)
+	if err != nil {
+		return nil, err
+	}
+	triton, err := peer.Triton(o.venv, o.work, peer.Small, peer.Big)
+	if err != nil {
+		return nil, err
+	}
+	if o.pin {
+		server, client := halves(runtime.NumCPU())
+		r.Pinned = fmt.Sprintf("servers on cores %v, client on %v", server, client)
+		shoal.CPUs, triton.CPUs = server, server
+		if err := peer.PinSelf(client); err != nil {
+			return nil, err
+		}
+	}
+	r.Servers = []string{shoal.String(), triton.String()}
+
+	s, err := peer.Start(ctx, shoal)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	t, err := peer.Start(ctx, triton)
+	if err != nil {
+		return nil, err
+	}
+	defer t.Close()
+	if r.Rows, err = runRows(ctx, o, rows, s, t); err != nil {
+		return nil, err
+	}
+	return r.missed(), r.publish(o)
+}
+
+// runRows goes through all rows in every round, so that the rounds of a row lie
+// minutes apart. Which server is first changes from round to round.
+func runRows(ctx context.Context, o options, rows []row, shoal, triton *peer.Server) ([]comparison, error) {
+	pairs := make([][]pair, len(rows))
+	for round := range o.rounds {
+		for i, r := range rows {
+			var p pair
+			order := []struct {
+				server *peer.Server
+				into   *sample
+			}{{shoal, &p.Shoal}, {triton, &p.Triton}}
+			if round%2 == 1 {
+				order[0], order[1] = order[1], order[0]
+			}
+			for _, one := range order {
+				got, err := measure(ctx, one.server, r, o.warmup, o.duration)
+				if err != nil {
+					return nil, err
+				}
+				*one.into = got
+			}
+			pairs[i] = append(pairs[i], p)
+			fmt.Fprintf(os.Stderr, "round %d/%d %-22s CPU %6.1f : %6.1f = %.2f   p50 %6.0f : %6.0f = %.2f\n", round+1, o.rounds, r.name(),
+				p.Shoal.CPU, p.Triton.CPU, p.Shoal.CPU/p.Triton.CPU, p.Shoal.P50, p.Triton.P50, p.Shoal.P50/p.Triton.P50)
+		}
+	}
+	var all []comparison
+	for i, r := range rows {
+		all = append(all, compare(r, pairs[i]))
+	}
+	return all, nil
+}
+
+// publish prints the results and writes them to files.
+func (r results) publish(o options) error {
+	if o.json {
+		b, err := json.MarshalIndent(r, "", "  ")
+		if err != nil {
+			return err
+		}
+		fmt.Println(string(b))
+	} else {
+		fmt.Print(r.table())
+	}
+	if o.out == "" {
+		return nil
+	}
+	return report.Write(o.out, "triton", r, r.page())
+}
+
+// halves splits the cores between servers and client; a single one they share.
+func halves(n int) (server, client []int) {
+	if n < 2 {
+		return []int{0}, []int{0}
+	}
+	for i := range n {
+		if i < n/2 {
+			server = append(server, i)
+		} else {
+			client = append(client, i)
+		}
+	}
+	return server, client
+}
+
+func splitWords(s string) []string {
+	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' })
+}
