@@ -4,15 +4,12 @@
 package library
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
-	"time"
 )
 
 // Version is the version that Install brings.
@@ -102,37 +99,6 @@ func (p Places) inData() []string {
 	return newestFirst(filepath.Join(p.Data, "onnxruntime", "*"))
 }
 
-// pythonPatience is how long Python may take to say where its packages are.
-const pythonPatience = 10 * time.Second
-
-// inPython returns the library inside Python's onnxruntime package. The package
-// is located, not imported: importing it takes a second and loads the library.
-func (p Places) inPython() []string {
-	if p.Python == "" {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), pythonPatience)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, p.Python, "-I", "-S", "-c", locate)
-	cmd.WaitDelay = time.Second
-	out, err := cmd.Output()
-	if err != nil {
-		return nil
-	}
-	var paths []string
-	for dir := range strings.Lines(string(out)) {
-		paths = append(paths, newestFirst(filepath.Join(strings.TrimSpace(dir), "onnxruntime", "capi"))...)
-	}
-	return paths
-}
-
-// locate prints the folders of Python's packages. Without -S the interpreter
-// would run the site's start-up files, which may be slow or print something.
-const locate = `import site, sys, os
-sys.path and site.main()
-for d in sys.path:
-    if os.path.isdir(os.path.join(d, "onnxruntime", "capi")): print(d)`
-
 // inSystem returns the libraries in the system's folders.
 func (p Places) inSystem() []string {
 	var paths []string
@@ -147,7 +113,7 @@ func (p Places) inSystem() []string {
 func newestFirst(pattern string) []string {
 	names := "libonnxruntime.so*"
 	if runtime.GOOS == "darwin" {
-		names = "libonnxruntime*.dylib"
+		names = "libonnxruntime.*dylib"
 	}
 	paths, err := filepath.Glob(filepath.Join(pattern, names))
 	if err != nil {
