@@ -1,0 +1,136 @@
+package kservehttp
+
+import (
+	"io"
+	"strconv"
+	"sync"
+
+	"github.com/valyala/fasthttp"
+
+	"shoal/internal/infer"
+)
+
+// An inferAnswer is an inference request on its way through the handler and the
+// body of its answer, which fasthttp takes from it after the handler has
+// returned. Binary outputs go from where the model left them to the socket
+// without a copy; the request is held until then.
+type inferAnswer struct {
+	io.Reader // not there: fasthttp prefers WriteTo
+
+	body      *body
+	request   *infer.Request
+	allBinary bool
+
+	json   []byte // the JSON part of the answer, or all of it when packed
+	binary int    // the bytes of the outputs that follow it
+	coding encoding
+	length int // of the JSON part, for the header; 0 when there is no other
+	digits [20]byte
+}
+
+var answers = sync.Pool{New: func() any { return new(inferAnswer) }}
+
+func newAnswer() *inferAnswer {
+	a := answers.Get().(*inferAnswer)
+	a.request = infer.NewRequest()
+	return a
+}
+
+// letGo gives back the request and its body.
+func (a *inferAnswer) letGo() {
+	if a.request != nil {
+		a.request.Release()
+		a.request = nil
+	}
+	if a.body != nil {
+		a.body.release()
+		a.body = nil
+	}
+}
+
+// release gives everything back.
+func (a *inferAnswer) release() {
+	a.letGo()
+	json := a.json[:0]
+	if cap(json) > maxKeptBody {
+		json = nil
+	}
+	*a = inferAnswer{json: json}
+	answers.Put(a)
+}
+
+// encode makes the answer of the request's response.
+func (a *inferAnswer) encode() error {
+	var err error
+	if a.json, a.binary, err = appendResponse(a.json[:0], a.request, a.allBinary); err != nil {
+		return err
+	}
+	if a.binary > 0 {
+		a.length = len(a.json)
+	} else {
+		a.letGo()
+	}
+	return nil
+}
+
+// compress packs the answer.
+func (a *inferAnswer) compress(enc encoding) error {
+	if enc == unpacked {
+		return nil
+	}
+	packed := newBody()
+	w := enc.writer((*bodyWriter)(packed))
+	_, err := a.WriteTo(w)
+	if err == nil {
+		err = w.Close()
+	}
+	enc.putWriter(w)
+	a.letGo()
+	a.json, packed.b = packed.b, a.json
+	packed.release()
+	a.binary, a.coding = 0, enc
+	return err
+}
+
+// send hands the answer to fasthttp, which closes it when it is written.
+func (a *inferAnswer) send(ctx *fasthttp.RequestCtx) {
+	h := &ctx.Response.Header
+	if a.length > 0 {
+		h.SetContentType(bytesType)
+		h.SetCanonical(headerLength, strconv.AppendInt(a.digits[:0], int64(a.length), 10))
+	} else {
+		h.SetContentType(jsonType)
+	}
+	if a.coding != unpacked {
+		h.SetContentEncoding(a.coding.String())
+	}
+	ctx.Response.SetBodyStream(a, len(a.json)+a.binary)
+}
+
+// SupportsBodyWriteTo implements fasthttp.BodyWriterTo.
+func (a *inferAnswer) SupportsBodyWriteTo() bool { return true }
+
+// WriteTo implements io.WriterTo.
+func (a *inferAnswer) WriteTo(w io.Writer) (int64, error) {
+	n, err := w.Write(a.json)
+	if err != nil || a.binary == 0 {
+		return int64(n), err
+	}
+	outs := a.request.Response.Outputs
+	for i := range outs {
+		if !isBinary(a.request, &outs[i], a.allBinary) {
+			continue
+		}
+		m, err := w.Write(outs[i].Data)
+		if n += m; err != nil {
+			return int64(n), err
+		}
+	}
+	return int64(n), nil
+}
+
+// Close implements io.Closer.
+func (a *inferAnswer) Close() error {
+	a.release()
+	return nil
+}

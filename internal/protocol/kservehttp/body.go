@@ -1,0 +1,158 @@
+package kservehttp
+
+import (
+	"io"
+	"net"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"shoal/internal/status"
+)
+
+// A sizeError says that n bytes are more than limit.
+type sizeError func(n, limit int64) error
+
+// A body is a request's body in pooled memory.
+type body struct{ b []byte }
+
+var bodies = sync.Pool{New: func() any { return new(body) }}
+
+func newBody() *body { return bodies.Get().(*body) }
+
+// release gives the memory back.
+func (p *body) release() {
+	if cap(p.b) > maxKeptBody {
+		p.b = nil
+	}
+	p.b = p.b[:0]
+	bodies.Put(p)
+}
+
+const (
+	// maxKeptBody is the largest body whose memory is kept for another.
+	maxKeptBody = 16 << 20
+	// firstRead is the memory that a body gets before its bytes are there.
+	firstRead = 64 << 10
+	// maxChunks is how many chunks a body may come in.
+	maxChunks = 1 << 16
+	// What a handler left of a body is read, up to these, so that the
+	// connection can be used again.
+	maxDrain = 16 << 20
+	drainFor = 500 * time.Millisecond
+)
+
+// receive reads the body that a client sends. Memory grows with what arrives,
+// not with what the client says will. A body of more than limit bytes is not
+// read and gives tooLarge's error, with the bytes that are known of and the
+// limit.
+func receive(ctx *fasthttp.RequestCtx, c *conn, limit int64, tooLarge sizeError) (*body, error) {
+	p := newBody()
+	stream := ctx.RequestBodyStream()
+	if stream == nil {
+		return p, nil
+	}
+	length := ctx.Request.Header.ContentLength()
+	var err error
+	if length >= 0 {
+		err = p.fixed(stream, int64(length), limit, tooLarge)
+	} else {
+		err = p.chunked(stream, limit, tooLarge)
+	}
+	if err != nil {
+		p.release()
+		return nil, bodyError(err)
+	}
+	c.unread = false
+	return p, nil
+}
+
+func (p *body) fixed(stream io.Reader, length, limit int64, tooLarge sizeError) error {
+	if length > limit {
+		return tooLarge(length, limit)
+	}
+	for int64(len(p.b)) < length {
+		if len(p.b) == cap(p.b) {
+			p.grow(int(min(length, max(firstRead, 2*int64(cap(p.b))))))
+		}
+		room := p.b[len(p.b):min(int64(cap(p.b)), length)]
+		n, err := stream.Read(room)
+		p.b = p.b[:len(p.b)+n]
+		if err != nil && int64(len(p.b)) < length {
+			if err == io.EOF {
+				err = io.ErrUnexpectedEOF
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *body) chunked(stream io.Reader, limit int64, tooLarge sizeError) error {
+	chunks := 0
+	left := chunkLeft(stream)
+	for {
+		if len(p.b) == cap(p.b) {
+			p.grow(max(4096, 2*cap(p.b)))
+		}
+		n, err := stream.Read(p.b[len(p.b):cap(p.b)])
+		p.b = p.b[:len(p.b)+n]
+		if n > 0 && left.Int() == 0 {
+			chunks++
+		}
+		switch {
+		case int64(len(p.b)) > limit:
+			return tooLarge(int64(len(p.b)), limit)
+		case chunks > maxChunks:
+			return status.Errorf(status.InvalidArgument,
+				"Chunked request body exceeds maximum of %d non-empty chunks. Send fewer or larger HTTP chunks.", maxChunks)
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}
+
+func (p *body) grow(n int) {
+	next := make([]byte, len(p.b), n)
+	copy(next, p.b)
+	p.b = next
+}
+
+// chunkLeft returns fasthttp's count of bytes that the current chunk still has.
+// There is no other way to tell where a chunk ends without reading the
+// connection ourselves; a test makes sure that it is there.
+func chunkLeft(stream io.Reader) reflect.Value {
+	return reflect.ValueOf(stream).Elem().FieldByName("chunkLeft")
+}
+
+// bodyError puts a failure to read into words for the client.
+func bodyError(err error) error {
+	if ne, ok := err.(net.Error); ok && ne.Timeout() {
+		return &httpError{status: 408, text: "the request's body did not arrive in time; send it faster or raise --http-stall-timeout"}
+	}
+	switch err.(type) {
+	case *status.Error, *httpError:
+		return err
+	}
+	return &httpError{status: 400, text: "the request's body is cut short or not in valid chunks"}
+}
+
+// drain reads what the handler has left of a body. It reports whether all of
+// it is read, so that another request can follow.
+func drain(ctx *fasthttp.RequestCtx, c *conn) bool {
+	stream := ctx.RequestBodyStream()
+	if stream == nil {
+		return true
+	}
+	if n := ctx.Request.Header.ContentLength(); n > maxDrain {
+		return false
+	}
+	c.phase = phaseDrain
+	c.readUntil(time.Now().Add(drainFor))
+	n, err := io.Copy(io.Discard, io.LimitReader(stream, maxDrain))
+	return err == nil && n < maxDrain
+}

@@ -1,0 +1,175 @@
+package kservehttp
+
+import (
+	"context"
+	"io"
+	"net"
+	"sync/atomic"
+	"time"
+)
+
+// A phase is what the goroutine that serves a connection waits for when it
+// reads; each has its own limit.
+//
+//	idle → head → body → idle; body → drain → idle or closed
+type phase uint8
+
+const (
+	phaseIdle  phase = iota // the first byte of a request
+	phaseHead               // the rest of its headers
+	phaseBody               // the body, by the handler
+	phaseDrain              // what the handler left of the body
+)
+
+// The states of a connection as other goroutines see it. Whoever moves one
+// from idle owns it: a request that came in, or a server that closes.
+//
+//	idle ⇄ busy; idle → closed; busy → closed
+const (
+	connIdle int32 = iota
+	connBusy
+	connClosed
+)
+
+const (
+	// writeStep is how much is written under one deadline, so that a large
+	// answer may take long as long as it moves.
+	writeStep = 256 << 10
+	// lingerFor is how long a connection is read on after an answer that came
+	// before the request had arrived whole. Closed at once, the client would
+	// see a reset in place of the answer.
+	lingerFor = 5 * time.Second
+)
+
+// A conn is a client's connection. It limits how long each read and write may
+// take, without a system call or a timer for each, and knows the context that
+// ends when the client hangs up.
+//
+// All but hangUp and kill is for the goroutine that serves the connection.
+type conn struct {
+	net.Conn
+	server *Server
+	id     uint64
+	ctx    context.Context // ends with the connection; requests on it run under it
+	cancel context.CancelFunc
+	state  atomic.Int32
+
+	phase   phase
+	readBy  time.Time // the read deadline that is set
+	writeBy time.Time // the write deadline that is set
+	headBy  time.Time // when the headers must be there
+	gotAny  bool      // a byte of the current request was read
+	mute    bool      // nothing is written any more
+	unread  bool      // the client may still be sending what nobody will read
+}
+
+// Read implements net.Conn.
+func (c *conn) Read(p []byte) (int, error) {
+	switch c.phase {
+	case phaseIdle:
+		return c.readFirst(p)
+	case phaseHead:
+		if c.headBy.IsZero() {
+			c.headBy = time.Now().Add(c.server.opt.HeaderTimeout)
+		}
+		c.readUntil(c.headBy)
+	case phaseBody:
+		c.readWithin(c.server.opt.StallTimeout)
+	}
+	return c.Conn.Read(p)
+}
+
+// readFirst waits for a request to begin.
+func (c *conn) readFirst(p []byte) (int, error) {
+	// Whatever was answered is written by now, or nothing would be read.
+	c.state.CompareAndSwap(connBusy, connIdle)
+	if c.server.closing.Load() {
+		return 0, io.EOF
+	}
+	c.gotAny = false
+	c.readWithin(c.server.opt.IdleTimeout)
+	n, err := c.Conn.Read(p)
+	if n > 0 {
+		if !c.state.CompareAndSwap(connIdle, connBusy) {
+			return 0, net.ErrClosed
+		}
+		c.gotAny = true
+		c.phase, c.headBy = phaseHead, time.Time{}
+	}
+	return n, err
+}
+
+// readWithin sets the read deadline to d from now, roughly: one that is set and
+// not far off is left, since moving it costs more than reading the clock.
+func (c *conn) readWithin(d time.Duration) {
+	by := time.Now().Add(d)
+	if early := by.Sub(c.readBy); early < 0 || early > d/8 {
+		c.readUntil(by)
+	}
+}
+
+func (c *conn) readUntil(t time.Time) {
+	if !c.readBy.Equal(t) {
+		c.readBy = t
+		c.Conn.SetReadDeadline(t) // fails only on a closed connection, as the read will
+	}
+}
+
+// Write implements net.Conn.
+func (c *conn) Write(p []byte) (int, error) {
+	if c.mute {
+		return len(p), nil
+	}
+	done := 0
+	for {
+		c.writeWithin(c.server.opt.StallTimeout)
+		n, err := c.Conn.Write(p[done:min(len(p), done+writeStep)])
+		done += n
+		if err != nil || done == len(p) {
+			return done, err
+		}
+	}
+}
+
+func (c *conn) writeWithin(d time.Duration) {
+	by := time.Now().Add(d)
+	if early := by.Sub(c.writeBy); early > d/8 {
+		c.writeBy = by
+		c.Conn.SetWriteDeadline(by)
+	}
+}
+
+// Close implements net.Conn. It waits a little for a client that is still
+// sending, after telling it that the answer is complete.
+func (c *conn) Close() error {
+	if c.unread && !c.mute {
+		c.linger()
+	}
+	c.state.Store(connClosed)
+	c.cancel()
+	err := c.Conn.Close()
+	c.server.forget(c)
+	return err
+}
+
+func (c *conn) linger() {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
+		c.phase = phaseDrain
+		c.readUntil(time.Now().Add(lingerFor))
+		io.Copy(io.Discard, struct{ io.Reader }{c.Conn})
+	}
+}
+
+// hangUp ends the connection's context: its client is gone.
+func (c *conn) hangUp() { c.cancel() }
+
+// kill closes the connection from another goroutine than its own, which then
+// finds it closed. With onlyIdle it leaves one that serves a request.
+func (c *conn) kill(onlyIdle bool) {
+	if onlyIdle && !c.state.CompareAndSwap(connIdle, connClosed) {
+		return
+	}
+	c.state.Store(connClosed)
+	c.cancel()
+	c.Conn.Close()
+}

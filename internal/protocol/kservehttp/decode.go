@@ -1,0 +1,206 @@
+package kservehttp
+
+import (
+	"sync"
+
+	"shoal/internal/infer"
+	"shoal/internal/status"
+)
+
+// A decoder turns the body of an inference request into an infer.Request in
+// one pass over the JSON. A fault in the JSON anywhere is what the client is
+// told of; without one, it is the first fault in what the JSON says, in the
+// order in which the original server looks: id, parameters, inputs, left-over
+// bytes, outputs. The same holds for a member that is given twice: the first
+// one counts.
+//
+// Strings and binary tensors of the request alias the body.
+type decoder struct {
+	scanner
+	r        *infer.Request
+	model    string
+	maxInput int64
+	binary   []byte // what follows the JSON and no input has taken yet
+
+	// allBinary says that outputs which the request does not list go out as
+	// bytes.
+	allBinary bool
+
+	err  error // the first fault in what the JSON says
+	rank rank  // where it was found
+	in   inputFields
+	out  outputFields
+	dims []int64 // the shape being read
+}
+
+// A rank orders faults by when the original server would have met them.
+type rank uint8
+
+const (
+	rankID rank = iota
+	rankParams
+	rankInputs
+	rankBytes
+	rankOutputs
+)
+
+var decoders = sync.Pool{New: func() any { return new(decoder) }}
+
+// newDecoder returns a decoder that fills r. It is taken back by release.
+func newDecoder(r *infer.Request, model string, maxInput int64) *decoder {
+	d := decoders.Get().(*decoder)
+	d.r, d.model, d.maxInput = r, model, maxInput
+	return d
+}
+
+// release gives the decoder back. The request stays as it is.
+func (d *decoder) release() {
+	open, dims := d.open[:0], d.dims[:0]
+	if cap(open) > 1<<10 {
+		open = nil // from a text nested 65,536 deep
+	}
+	if cap(dims) > 1<<10 {
+		dims = nil
+	}
+	*d = decoder{scanner: scanner{open: open}, dims: dims}
+	decoders.Put(d)
+}
+
+// decode reads a request from its JSON and the bytes after that.
+func (d *decoder) decode(json, binary []byte) error {
+	if int64(len(json)) > d.maxInput {
+		return errJSONTooLarge(int64(len(json)), d.maxInput)
+	}
+	d.reset(json)
+	d.binary = binary
+	if !d.document() {
+		return errSyntax(d.fault, d.at)
+	}
+	return d.err
+}
+
+// found records a fault in what the JSON says, unless an earlier one is known.
+func (d *decoder) found(r rank, err error) {
+	if d.err == nil || r < d.rank {
+		d.err, d.rank = err, r
+	}
+}
+
+func (d *decoder) document() bool {
+	if !d.begin() {
+		return false
+	}
+	var seen members
+	if d.peek() != '{' {
+		if !d.skip() {
+			return false
+		}
+	} else if d.enter('}') {
+		for more := true; more; {
+			name, escaped, ok := d.member()
+			if !ok || !d.request(d.name(name, escaped), &seen) {
+				return false
+			}
+			if more, ok = d.next('}', faultObject); !ok {
+				return false
+			}
+		}
+	}
+	if !d.end() {
+		return false
+	}
+	if !seen.inputs {
+		d.found(rankInputs, errMissing("inputs"))
+	}
+	if len(d.binary) > 0 {
+		d.found(rankBytes, status.Errorf(status.InvalidArgument, "unexpected additional input data for model '%s'", d.model))
+	}
+	return true
+}
+
+// members are those of a request that were read.
+type members struct{ id, inputs, outputs, params bool }
+
+// request reads the value of one member of the document.
+func (d *decoder) request(name string, seen *members) bool {
+	switch {
+	case name == "id" && first(&seen.id):
+		return d.id()
+	case name == "parameters" && first(&seen.params):
+		return d.parameters()
+	case name == "inputs" && first(&seen.inputs):
+		return d.inputs()
+	case name == "outputs" && first(&seen.outputs):
+		return d.outputs()
+	}
+	return d.skip()
+}
+
+// first reports whether a member has not been seen before, and marks it.
+func first(seen *bool) bool {
+	was := *seen
+	*seen = true
+	return !was
+}
+
+// name returns a member's name. Escapes in one are rare and cost memory of the
+// request.
+func (d *decoder) name(raw []byte, escaped bool) string {
+	if !escaped {
+		return alias(raw)
+	}
+	return alias(appendUnescaped(d.r.Grow(len(raw))[:0], raw))
+}
+
+// text reads a string. It reports isString false, and passes over the value,
+// when it is of another kind.
+func (d *decoder) text() (text string, isString, ok bool) {
+	if d.peek() != '"' {
+		return "", false, d.skip()
+	}
+	raw, escaped, ok := d.str()
+	if !ok {
+		return "", false, false
+	}
+	return d.name(raw, escaped), true, true
+}
+
+// uint reads an integer that is not negative, or passes over another value.
+func (d *decoder) uint() (u uint64, isUint, ok bool) {
+	n, isNumber, ok := d.numeric()
+	if !isNumber {
+		return 0, false, ok
+	}
+	u, isUint = n.unsigned()
+	return u, isUint, true
+}
+
+// numeric reads a number, or passes over another value.
+func (d *decoder) numeric() (n number, isNumber, ok bool) {
+	switch d.peek() {
+	case '"', '{', '[', 't', 'f', 'n':
+		return number{}, false, d.skip()
+	}
+	n, ok = d.number()
+	return n, ok, ok
+}
+
+// truth reads true or false, or passes over another value.
+func (d *decoder) truth() (value, isBool, ok bool) {
+	switch d.peek() {
+	case 't':
+		return true, true, d.literal("true")
+	case 'f':
+		return false, true, d.literal("false")
+	}
+	return false, false, d.skip()
+}
+
+func (d *decoder) id() bool {
+	id, isString, ok := d.text()
+	if !isString && ok {
+		d.found(rankID, errType("id", kindString))
+	}
+	d.r.ID = id
+	return ok
+}

@@ -1,0 +1,204 @@
+package kservehttp
+
+import (
+	"encoding/binary"
+	"math"
+
+	"shoal/internal/status"
+	"shoal/internal/tensor"
+)
+
+// maxNesting is the depth at which nested data is refused.
+const maxNesting = 100
+
+// A dataFault is what is wrong with a tensor's JSON data although it is JSON.
+type dataFault uint8
+
+const (
+	dataGood dataFault = iota
+	dataKind
+	dataCount
+	dataDepth
+)
+
+// jsonData reads the JSON data of the input in d.in into memory of the request.
+// What is wrong with the data is left in d.in.dataErr; the result reports
+// whether it is JSON at all.
+func (d *decoder) jsonData(t tensor.Type) bool {
+	in := &d.in
+	start := d.pos
+	n, ok := in.dims.Elements()
+	if in.dataErr = d.checkData(t, n, ok); in.dataErr != nil || n == 0 {
+		return d.skip()
+	}
+	var why dataFault
+	if t == tensor.Bytes {
+		in.tensor, why = d.stringData()
+	} else {
+		in.tensor, why = d.numberData(t, n)
+	}
+	switch {
+	case d.fault != noFault:
+		return false
+	case why == dataGood:
+		return true
+	}
+	in.dataErr = why.err(t)
+	d.pos = start
+	return d.skip()
+}
+
+func (f dataFault) err(t tensor.Type) error {
+	switch f {
+	case dataKind:
+		return errType("data", elementKind(t))
+	case dataDepth:
+		return status.Errorf(status.InvalidArgument, "JSON nesting depth exceeds maximum allowed limit (%d)", maxNesting)
+	}
+	return status.Errorf(status.Internal, "Unable to parse 'data': Shape does not match true shape of 'data' field")
+}
+
+// checkData looks at what can be known of JSON data before it is read; n is
+// the number of elements that the shape calls for, if that can be told.
+func (d *decoder) checkData(t tensor.Type, n int64, countable bool) error {
+	in := &d.in
+	if !countable {
+		return errShapeOverflow(in.nameText, in.dims)
+	}
+	if n == 0 {
+		return nil // whatever the data is
+	}
+	if in.data != good {
+		return errType("data", kindArray)
+	}
+	if size := int64(t.Size()); size > 0 {
+		if n > math.MaxInt64/size {
+			return status.Errorf(status.InvalidArgument,
+				"byte size overflow for input '%s': element count (%d) * data type size (%d) exceeds maximum allowed size (%d)",
+				in.nameText, n, size, int64(math.MaxInt64))
+		}
+		if n*size > d.maxInput {
+			return status.Errorf(status.InvalidArgument,
+				"JSON input '%s' has a byte_size (%d bytes) that exceeds the maximum allowed value of %d bytes. Use --http-max-input-size to increase the limit.",
+				in.nameText, n*size, d.maxInput)
+		}
+	}
+	if t == tensor.FP16 || t == tensor.BF16 {
+		return status.Errorf(status.InvalidArgument,
+			"receiving %s data via JSON is not supported. Please use the binary data format for input %s", t, in.nameText)
+	}
+	return nil
+}
+
+// numberData reads n numbers or truth values. A shape that calls for more than
+// the text can hold costs no memory beyond the text's own size.
+func (d *decoder) numberData(t tensor.Type, n int64) ([]byte, dataFault) {
+	most := int64(len(d.b)-d.pos) / 2 // an element and what follows it
+	buf := d.r.Grow(int(min(n, most)) * t.Size())
+	got, why := d.elements(t, buf)
+	if why == dataGood && int64(got) != n {
+		why = dataCount
+	}
+	return buf, why
+}
+
+// elements reads arrays of t's elements, nested in any way, into buf, and
+// returns how many there were.
+func (d *decoder) elements(t tensor.Type, buf []byte) (int, dataFault) {
+	size := t.Size()
+	depth, got, off := 0, 0, 0
+	for {
+		// Here a value begins, and the current byte is its first.
+		if d.peek() == '[' {
+			if depth++; depth >= maxNesting {
+				return got, dataDepth
+			}
+			if d.enter(']') {
+				continue
+			}
+			depth--
+		} else {
+			if off == len(buf) {
+				return got, dataCount
+			}
+			if why := d.element(t, buf[off:off+size]); why != dataGood {
+				return got, why
+			}
+			got++
+			off += size
+		}
+		for {
+			if depth == 0 {
+				return got, dataGood
+			}
+			more, ok := d.next(']', faultArray)
+			if !ok {
+				return got, dataGood // the fault in the JSON is what counts
+			}
+			if more {
+				break
+			}
+			depth--
+		}
+	}
+}
+
+// element reads one number or truth value to the start of to.
+func (d *decoder) element(t tensor.Type, to []byte) dataFault {
+	if t == tensor.Bool {
+		v, is, ok := d.truth()
+		if ok && !is {
+			return dataKind
+		}
+		to[0] = 0
+		if v {
+			to[0] = 1
+		}
+		return dataGood
+	}
+	n, ok := d.number()
+	if !ok {
+		switch d.peek() {
+		case '"', '{', 't', 'f', 'n':
+			d.fault = noFault // it is JSON, though no number
+			return dataKind
+		}
+		return dataGood
+	}
+	switch t {
+	case tensor.FP32:
+		binary.LittleEndian.PutUint32(to, math.Float32bits(float32(n.float())))
+		return dataGood
+	case tensor.FP64:
+		binary.LittleEndian.PutUint64(to, math.Float64bits(n.float()))
+		return dataGood
+	case tensor.Uint8, tensor.Uint16, tensor.Uint32, tensor.Uint64:
+		u, is := n.unsigned()
+		if !is {
+			return dataKind
+		}
+		putInteger(to, u)
+		return dataGood
+	}
+	i, is := n.signed()
+	if !is {
+		return dataKind
+	}
+	putInteger(to, uint64(i))
+	return dataGood
+}
+
+// putInteger stores the low bytes of v: as many as to has. The original server
+// does not check the range of integers either.
+func putInteger(to []byte, v uint64) {
+	switch len(to) {
+	case 1:
+		to[0] = byte(v)
+	case 2:
+		binary.LittleEndian.PutUint16(to, uint16(v))
+	case 4:
+		binary.LittleEndian.PutUint32(to, uint32(v))
+	case 8:
+		binary.LittleEndian.PutUint64(to, v)
+	}
+}

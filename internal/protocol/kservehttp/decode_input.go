@@ -1,0 +1,281 @@
+package kservehttp
+
+import (
+	"math"
+
+	"shoal/internal/infer"
+	"shoal/internal/status"
+	"shoal/internal/tensor"
+)
+
+// A presence says whether a member was there and of the right kind.
+type presence uint8
+
+const (
+	absent presence = iota
+	wrong
+	good
+)
+
+func present(isRight bool) presence {
+	if isRight {
+		return good
+	}
+	return wrong
+}
+
+// inputFields are what is known of the input being read. Its faults are looked
+// for when all of it was read, in the order of the original server.
+type inputFields struct {
+	name, datatype, shape, data presence
+	binarySize, region          presence
+
+	nameText, typeText string
+	dims               tensor.Shape
+	shapeKind          jsonKind // what shape, or one of its dimensions, should have been
+	hugeDim            bool     // a dimension does not fit an int64
+	size               uint64   // of the binary data
+
+	// JSON data is read as it is met when all that it depends on is known by
+	// then, which is usual; otherwise dataAt remembers where it is.
+	dataRead bool
+	dataAt   int
+	tensor   []byte
+	dataErr  error
+}
+
+// inputs reads the array of inputs. After a fault in one, the others are only
+// passed over.
+func (d *decoder) inputs() bool {
+	if d.peek() != '[' {
+		d.found(rankInputs, errType("inputs", kindArray))
+		return d.skip()
+	}
+	if !d.enter(']') {
+		return true
+	}
+	for {
+		ok := false
+		if d.err != nil && d.rank == rankInputs {
+			ok = d.skip()
+		} else {
+			ok = d.input()
+		}
+		if !ok {
+			return false
+		}
+		if more, ok := d.next(']', faultArray); !more {
+			return ok
+		}
+	}
+}
+
+func (d *decoder) input() bool {
+	d.in = inputFields{}
+	if d.peek() != '{' {
+		if !d.skip() {
+			return false
+		}
+	} else if d.enter('}') {
+		for more := true; more; {
+			name, escaped, ok := d.member()
+			if !ok || !d.inputMember(d.name(name, escaped)) {
+				return false
+			}
+			if more, ok = d.next('}', faultObject); !ok {
+				return false
+			}
+		}
+	}
+	if err := d.finishInput(); err != nil {
+		d.found(rankInputs, err)
+	}
+	return true
+}
+
+func (d *decoder) inputMember(name string) bool {
+	in := &d.in
+	var is, ok bool
+	switch {
+	case name == "name" && in.name == absent:
+		in.nameText, is, ok = d.text()
+		in.name = present(is)
+		return ok
+	case name == "datatype" && in.datatype == absent:
+		in.typeText, is, ok = d.text()
+		in.datatype = present(is)
+		return ok
+	case name == "shape" && in.shape == absent:
+		return d.shape()
+	case name == "data" && in.data == absent:
+		return d.data()
+	case name == "parameters":
+		return d.inputParameters()
+	}
+	return d.skip()
+}
+
+func (d *decoder) shape() bool {
+	in := &d.in
+	in.shape, in.shapeKind = wrong, kindArray
+	if d.peek() != '[' {
+		return d.skip()
+	}
+	in.shape, d.dims = good, d.dims[:0]
+	if d.enter(']') {
+		for more := true; more; {
+			u, isUint, ok := d.uint()
+			if !ok {
+				return false
+			}
+			if !isUint {
+				in.shape, in.shapeKind = wrong, kindUint
+			}
+			in.hugeDim = in.hugeDim || u > math.MaxInt64
+			d.dims = append(d.dims, int64(min(u, math.MaxInt64)))
+			if more, ok = d.next(']', faultArray); !ok {
+				return false
+			}
+		}
+	}
+	in.dims = append(d.r.Dims(len(d.dims)), d.dims...)
+	return true
+}
+
+// inputParameters reads those of an input that matter to it.
+func (d *decoder) inputParameters() bool {
+	if d.peek() != '{' {
+		return d.skip()
+	}
+	if !d.enter('}') {
+		return true
+	}
+	for {
+		raw, escaped, ok := d.member()
+		if !ok {
+			return false
+		}
+		switch name := d.name(raw, escaped); {
+		case name == "binary_data_size" && d.in.binarySize == absent:
+			var is bool
+			d.in.size, is, ok = d.uint()
+			d.in.binarySize = present(is)
+		case name == "shared_memory_region":
+			d.in.region = good
+			ok = d.skip()
+		default:
+			ok = d.skip()
+		}
+		if !ok {
+			return false
+		}
+		if more, ok := d.next('}', faultObject); !more {
+			return ok
+		}
+	}
+}
+
+// data reads the JSON data of an input, or puts that off.
+func (d *decoder) data() bool {
+	in := &d.in
+	in.data, in.dataAt = present(d.peek() == '['), d.pos
+	if in.name != good || in.datatype != good || in.shape != good || in.hugeDim {
+		return d.skip()
+	}
+	t, known := tensor.ParseType(in.typeText)
+	if !known {
+		return d.skip()
+	}
+	in.dataRead = true
+	return d.jsonData(t)
+}
+
+// finishInput adds the input that was read to the request, or says what is
+// wrong with it.
+func (d *decoder) finishInput() error {
+	in := &d.in
+	if err := in.checkSource(); err != nil {
+		return err
+	}
+	switch {
+	case in.name != good:
+		return in.name.fault("name", kindString)
+	case in.datatype != good:
+		return in.datatype.fault("datatype", kindString)
+	case in.shape != good:
+		return in.shape.fault("shape", in.shapeKind)
+	}
+	t, known := tensor.ParseType(in.typeText)
+	if !known {
+		return status.Errorf(status.InvalidArgument, "invalid datatype for input %s", in.nameText)
+	}
+	if in.hugeDim {
+		return errShapeOverflow(in.nameText, in.dims)
+	}
+	data, err := d.inputData(t)
+	if err != nil {
+		return err
+	}
+	to := d.r.AddInput()
+	to.Name, to.Type, to.Shape, to.Data = in.nameText, t, in.dims, infer.Data{First: data}
+	return nil
+}
+
+// fault says what is wrong with a member that is not good.
+func (p presence) fault(name string, kind jsonKind) error {
+	if p == absent {
+		return errMissing(name)
+	}
+	return errType(name, kind)
+}
+
+// checkSource makes sure that an input says in one way where its data is.
+func (in *inputFields) checkSource() error {
+	set, n := "", 0
+	if in.data != absent {
+		set, n = set+" 'data'", n+1
+	}
+	if in.binarySize != absent {
+		set, n = set+" 'binary_data_size'", n+1
+	}
+	if in.region != absent {
+		set, n = set+" 'shared_memory_region'", n+1
+	}
+	switch n {
+	case 1:
+		return nil
+	case 0:
+		set = "no field is set"
+	default:
+		set = "set" + set
+	}
+	return status.Errorf(status.InvalidArgument, "Input must set only one of the following fields: 'data', 'binary_data_size' in 'parameters', "+
+		"'shared_memory_region' in 'parameters'. But %s", set)
+}
+
+// inputData returns the content of the input that was read.
+func (d *decoder) inputData(t tensor.Type) ([]byte, error) {
+	in := &d.in
+	switch {
+	case in.binarySize == wrong:
+		return nil, errType("binary_data_size", kindUint)
+	case in.binarySize == good:
+		have := uint64(len(d.binary))
+		if in.size > have {
+			return nil, status.Errorf(status.InvalidArgument, "unexpected size for input '%s', expecting %d additional bytes for model '%s'",
+				in.nameText, in.size-have, d.model)
+		}
+		data := d.binary[:in.size:in.size]
+		d.binary = d.binary[in.size:]
+		return data, nil
+	case in.region != absent:
+		return nil, errSharedMemory
+	}
+	if !in.dataRead {
+		at := d.pos
+		d.pos = in.dataAt
+		d.jsonData(t) // has no fault in its form: that was looked for before
+		d.pos = at
+	}
+	return in.tensor, in.dataErr
+}

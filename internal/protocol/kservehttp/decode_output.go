@@ -1,0 +1,128 @@
+package kservehttp
+
+import (
+	"math"
+
+	"shoal/internal/infer"
+	"shoal/internal/status"
+)
+
+// outputFields are what is known of the wanted output being read.
+type outputFields struct {
+	name, classes, binary, region presence
+	want                          infer.Wanted
+}
+
+// outputs reads the array of wanted outputs. After a fault in one, the others
+// are only passed over.
+func (d *decoder) outputs() bool {
+	if d.peek() != '[' {
+		d.found(rankOutputs, errType("outputs", kindArray))
+		return d.skip()
+	}
+	if !d.enter(']') {
+		return true
+	}
+	for {
+		ok := false
+		if d.err != nil && d.rank == rankOutputs {
+			ok = d.skip()
+		} else {
+			ok = d.output()
+		}
+		if !ok {
+			return false
+		}
+		if more, ok := d.next(']', faultArray); !more {
+			return ok
+		}
+	}
+}
+
+func (d *decoder) output() bool {
+	d.out = outputFields{}
+	if d.peek() != '{' {
+		if !d.skip() {
+			return false
+		}
+	} else if d.enter('}') {
+		for more := true; more; {
+			name, escaped, ok := d.member()
+			if !ok || !d.outputMember(d.name(name, escaped)) {
+				return false
+			}
+			if more, ok = d.next('}', faultObject); !ok {
+				return false
+			}
+		}
+	}
+	if err := d.out.check(); err != nil {
+		d.found(rankOutputs, err)
+		return true
+	}
+	d.r.Outputs = append(d.r.Outputs, d.out.want)
+	return true
+}
+
+func (d *decoder) outputMember(name string) bool {
+	switch {
+	case name == "name" && d.out.name == absent:
+		text, is, ok := d.text()
+		d.out.want.Name, d.out.name = text, present(is)
+		return ok
+	case name == "parameters" && d.peek() == '{':
+		return d.outputParameters()
+	}
+	return d.skip()
+}
+
+func (d *decoder) outputParameters() bool {
+	if !d.enter('}') {
+		return true
+	}
+	for {
+		raw, escaped, ok := d.member()
+		if !ok || !d.outputParameter(d.name(raw, escaped)) {
+			return false
+		}
+		if more, ok := d.next('}', faultObject); !more {
+			return ok
+		}
+	}
+}
+
+func (d *decoder) outputParameter(name string) bool {
+	out := &d.out
+	switch {
+	case name == "classification" && out.classes == absent:
+		n, is, ok := d.uint()
+		out.want.Classes, out.classes = int64(min(n, math.MaxInt64)), present(is)
+		return ok
+	case name == "binary_data" && out.binary == absent:
+		v, is, ok := d.truth()
+		out.want.Binary, out.binary = v, present(is)
+		return ok
+	case name == "shared_memory_region":
+		out.region = good
+	}
+	return d.skip()
+}
+
+// check says what is wrong with the output that was read.
+func (out *outputFields) check() error {
+	switch {
+	case out.name != good:
+		return out.name.fault("name", kindString)
+	case out.classes == wrong:
+		return status.Errorf(status.Internal, "Unable to set 'classification': %s", kindUint)
+	case out.region == good && out.classes == good:
+		return status.Errorf(status.InvalidArgument, "Output can't set both 'shared_memory_region' and 'classification'")
+	case out.region == good && out.binary == good:
+		return status.Errorf(status.InvalidArgument, "Output can't set both 'shared_memory_region' and 'binary_data'")
+	case out.region == good:
+		return errSharedMemory
+	case out.binary == wrong:
+		return errType("binary_data", kindBool)
+	}
+	return nil
+}

@@ -1,0 +1,168 @@
+package kservehttp
+
+import (
+	"encoding/binary"
+	"math"
+	"strconv"
+
+	"shoal/internal/infer"
+	"shoal/internal/status"
+	"shoal/internal/tensor"
+)
+
+// isBinary reports whether an output goes out as bytes: because the request
+// says so of it, or because the request lists no outputs and wants all in that
+// form.
+func isBinary(r *infer.Request, o *infer.Output, allBinary bool) bool {
+	return o.Binary || allBinary && len(r.Outputs) == 0
+}
+
+// appendResponse appends the JSON part of r's response to b. It returns also
+// the size of the outputs that must follow it as bytes, in order.
+func appendResponse(b []byte, r *infer.Request, allBinary bool) ([]byte, int, error) {
+	resp := &r.Response
+	b = append(b, '{')
+	if r.ID != "" {
+		b = appendMember(b, "id")
+		b = appendQuoted(b, r.ID)
+	}
+	b = appendMember(b, "model_name")
+	b = appendQuoted(b, resp.Model)
+	b = append(b, `,"model_version":"`...)
+	b = strconv.AppendInt(b, resp.Version, 10)
+	b = append(b, '"')
+	if len(resp.Params) > 0 {
+		b = appendMember(b, "parameters")
+		b = appendParams(b, resp.Params)
+	}
+	b = append(b, `,"outputs":[`...)
+	size := 0
+	for i := range resp.Outputs {
+		o := &resp.Outputs[i]
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, `{"name":`...)
+		b = appendQuoted(b, o.Name)
+		b = append(b, `,"datatype":"`...)
+		b = append(b, o.Type.String()...)
+		b = append(b, `","shape":`...)
+		b = appendInts(b, o.Shape)
+		if isBinary(r, o, allBinary) {
+			b = append(b, `,"parameters":{"binary_data_size":`...)
+			b = strconv.AppendInt(b, int64(len(o.Data)), 10)
+			b = append(b, '}')
+			size += len(o.Data)
+		} else {
+			var err error
+			b = append(b, `,"data":[`...)
+			if b, err = appendData(b, o); err != nil {
+				return b, 0, err
+			}
+			b = append(b, ']')
+		}
+		b = append(b, '}')
+	}
+	return append(b, ']', '}'), size, nil
+}
+
+// appendParams appends the parameters that a model set.
+func appendParams(b []byte, params []infer.Param) []byte {
+	b = append(b, '{')
+	for i := range params {
+		p := &params[i]
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendQuoted(b, p.Name)
+		b = append(b, ':')
+		switch p.Kind {
+		case infer.ParamString:
+			b = appendQuoted(b, p.String)
+		case infer.ParamInt:
+			b = strconv.AppendInt(b, p.Int, 10)
+		case infer.ParamUint:
+			b = strconv.AppendUint(b, p.Uint, 10)
+		case infer.ParamFloat:
+			b = appendDouble(b, p.Float)
+		case infer.ParamBool:
+			b = strconv.AppendBool(b, p.Bool)
+		}
+	}
+	return append(b, '}')
+}
+
+// appendData appends the elements of an output, with commas between them.
+func appendData(b []byte, o *infer.Output) ([]byte, error) {
+	switch o.Type {
+	case tensor.Bytes:
+		return appendStrings(b, o)
+	case tensor.FP16, tensor.BF16:
+		return b, status.Errorf(status.InvalidArgument,
+			"sending %s data via JSON is not supported. Please use the binary data format for output %s", o.Type, o.Name)
+	}
+	size, p := o.Type.Size(), o.Data
+	if size == 0 || len(p)%size != 0 {
+		return b, errOutput(o)
+	}
+	for len(p) > 0 {
+		b = appendElement(b, o.Type, p)
+		b = append(b, ',')
+		p = p[size:]
+	}
+	if len(o.Data) > 0 {
+		b = b[:len(b)-1]
+	}
+	return b, nil
+}
+
+// appendElement appends the first element of p.
+func appendElement(b []byte, t tensor.Type, p []byte) []byte {
+	le := binary.LittleEndian
+	switch t {
+	case tensor.Bool:
+		return strconv.AppendBool(b, p[0] != 0)
+	case tensor.Uint8:
+		return strconv.AppendUint(b, uint64(p[0]), 10)
+	case tensor.Uint16:
+		return strconv.AppendUint(b, uint64(le.Uint16(p)), 10)
+	case tensor.Uint32:
+		return strconv.AppendUint(b, uint64(le.Uint32(p)), 10)
+	case tensor.Uint64:
+		return strconv.AppendUint(b, le.Uint64(p), 10)
+	case tensor.Int8:
+		return strconv.AppendInt(b, int64(int8(p[0])), 10)
+	case tensor.Int16:
+		return strconv.AppendInt(b, int64(int16(le.Uint16(p))), 10)
+	case tensor.Int32:
+		return strconv.AppendInt(b, int64(int32(le.Uint32(p))), 10)
+	case tensor.Int64:
+		return strconv.AppendInt(b, int64(le.Uint64(p)), 10)
+	case tensor.FP32:
+		return appendDouble(b, float64(math.Float32frombits(le.Uint32(p))))
+	}
+	return appendDouble(b, math.Float64frombits(le.Uint64(p)))
+}
+
+// appendStrings appends the elements of a Bytes output.
+func appendStrings(b []byte, o *infer.Output) ([]byte, error) {
+	for p := o.Data; len(p) > 0; {
+		if len(p) < 4 {
+			return b, errOutput(o)
+		}
+		n := int(binary.LittleEndian.Uint32(p))
+		if p = p[4:]; n > len(p) {
+			return b, errOutput(o)
+		}
+		b = appendQuoted(b, p[:n])
+		if p = p[n:]; len(p) > 0 {
+			b = append(b, ',')
+		}
+	}
+	return b, nil
+}
+
+// errOutput says that a backend broke its word about an output.
+func errOutput(o *infer.Output) error {
+	return status.Errorf(status.Internal, "output '%s' of type %s has %d bytes, which is no whole number of elements", o.Name, o.Type, len(o.Data))
+}

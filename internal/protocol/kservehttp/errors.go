@@ -1,0 +1,149 @@
+package kservehttp
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+
+	"shoal/internal/status"
+	"shoal/internal/tensor"
+)
+
+// httpStatus is the status that each code has over HTTP. The first six are what
+// clients of the original server expect; a request that was cancelled has
+// nobody to read its answer.
+var httpStatus = [status.CodeCount]int{
+	status.Unknown:          400,
+	status.Internal:         500,
+	status.NotFound:         404,
+	status.InvalidArgument:  400,
+	status.Unavailable:      503,
+	status.Unsupported:      501,
+	status.AlreadyExists:    400,
+	status.Cancelled:        400,
+	status.DeadlineExceeded: 504,
+	status.PermissionDenied: 403,
+}
+
+// An httpError is a fault of the exchange rather than of what is asked for,
+// with a status of its own.
+type httpError struct {
+	status int
+	phrase string // the reason phrase, when it is not the usual one
+	text   string
+	accept string // for the header Accept-Encoding
+}
+
+// Error implements error.
+func (e *httpError) Error() string { return e.text }
+
+var (
+	errNoRoute  = &httpError{status: 404, text: "Not Found"}
+	errNoMethod = &httpError{status: 405, phrase: "Not Allowed", text: "Method Not Allowed"}
+	errExiting  = &httpError{status: 503, text: "Server exiting"}
+	errNotReady = &httpError{status: 400, text: "Model version not ready"}
+	errEncoding = &httpError{status: 501, text: "Unsupported compression type", accept: "gzip, deflate"}
+)
+
+// answer returns the status, the reason phrase and the text that err has for a
+// client.
+func answer(err error) (code int, phrase, text string) {
+	var he *httpError
+	if errors.As(err, &he) {
+		return he.status, he.phrase, he.text
+	}
+	return httpStatus[status.CodeOf(err)], "", status.Public(err)
+}
+
+// appendError appends the body of an answer that is an error.
+func appendError(b []byte, text string) []byte {
+	b = append(b, `{"error":`...)
+	b = appendQuoted(b, text)
+	return append(b, '}')
+}
+
+// A jsonKind is what a JSON value should have been, in the words of the
+// original server.
+type jsonKind string
+
+const (
+	kindString jsonKind = "attempt to access JSON non-string as string"
+	kindBool   jsonKind = "attempt to access JSON non-boolean as boolean"
+	kindInt    jsonKind = "attempt to access JSON non-signed-integer as signed-integer"
+	kindUint   jsonKind = "attempt to access JSON non-unsigned-integer as unsigned-integer"
+	kindDouble jsonKind = "attempt to access JSON non-number as double"
+	kindArray  jsonKind = "attempt to access JSON non-array as array"
+	kindObject jsonKind = "attempt to access JSON non-object as object"
+)
+
+// elementKind returns what the elements of JSON data must be.
+func elementKind(t tensor.Type) jsonKind {
+	switch t {
+	case tensor.Bool:
+		return kindBool
+	case tensor.Uint8, tensor.Uint16, tensor.Uint32, tensor.Uint64:
+		return kindUint
+	case tensor.Int8, tensor.Int16, tensor.Int32, tensor.Int64:
+		return kindInt
+	case tensor.Bytes:
+		return kindString
+	}
+	return kindDouble
+}
+
+// Faults of the JSON and of its types are Internal because the original server
+// answers them with 500 and clients' tests ask for that.
+
+func errSyntax(f fault, at int) error {
+	return status.Errorf(status.Internal, "failed to parse the request JSON buffer: %s at %d", faultTexts[f], at)
+}
+
+func errMissing(member string) error {
+	return status.Errorf(status.Internal, "Unable to parse '%s': attempt to access non-existing object member '%s'", member, member)
+}
+
+func errType(member string, kind jsonKind) error {
+	return status.Errorf(status.Internal, "Unable to parse '%s': %s", member, kind)
+}
+
+func errJSONTooLarge(n, limit int64) error {
+	return status.Errorf(status.InvalidArgument,
+		"request JSON size of %d bytes exceeds the maximum allowed input size of %d bytes. Use --http-max-input-size to increase the limit.", n, limit)
+}
+
+func errShapeOverflow(input string, shape tensor.Shape) error {
+	return status.Errorf(status.InvalidArgument,
+		"invalid shape for input '%s': shape %s causes total element count to exceed maximum size of %d", input, shape, int64(math.MaxInt64))
+}
+
+var errSharedMemory = status.Errorf(status.Unsupported,
+	"Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable.")
+
+func errRawTooLarge(n, limit int64) error {
+	return status.Errorf(status.InvalidArgument,
+		"Raw input has a byte_size (%d bytes) that exceeds the maximum allowed value of %d bytes. Use --http-max-input-size to increase the limit.", n, limit)
+}
+
+func errDecompressed(limit int64) error {
+	return status.Errorf(status.InvalidArgument,
+		"Decompressed data size exceeds the maximum allowed value of %d bytes. Use --http-max-input-size to increase the limit.", limit)
+}
+
+func errBodyTooLarge(n, limit int64) error {
+	return &httpError{status: 413, text: fmt.Sprintf(
+		"request body of %d bytes exceeds the maximum of %d bytes. Use --http-max-body-size to increase the limit.", n, limit)}
+}
+
+func errRestricted(header string) error {
+	return status.Errorf(status.PermissionDenied, "This API is restricted, expecting header '%s'", header)
+}
+
+// errHeaderInt says that a header's value is no 32-bit integer.
+func errHeaderInt(header, value string) error {
+	if _, err := strconv.ParseInt(value, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
+		return status.Errorf(status.InvalidArgument, "Unable to parse %s, value is out of range [ %d, %d ], got: %s",
+			header, math.MinInt32, math.MaxInt32, value)
+	}
+	return status.Errorf(status.InvalidArgument, "Unable to parse %s, got: %s", header, value)
+}

@@ -1,0 +1,216 @@
+package kservehttp
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net"
+	"regexp"
+	"runtime/debug"
+	"strings"
+	"sync/atomic"
+
+	"github.com/valyala/fasthttp"
+
+	"shoal/internal/engine"
+	"shoal/internal/status"
+)
+
+// A handler answers requests.
+type handler struct {
+	engine   *engine.Engine
+	maxInput int64
+	maxBody  int64
+	forward  *regexp.Regexp
+	restrict restrictions
+	log      *slog.Logger
+	closing  *atomic.Bool
+}
+
+const (
+	jsonType  = "application/json"
+	textType  = "text/plain"
+	bytesType = "application/octet-stream"
+)
+
+// refused is a header that header sets on a request whose body is not to be
+// read. No client can send one with a colon in its name.
+var refused = []byte(":content-length")
+
+// header looks at a request before its body is read. A body that is too long
+// is left alone: there may never be that much of it.
+func (h *handler) header(hdr *fasthttp.RequestHeader) (cfg fasthttp.RequestConfig) {
+	if n := hdr.ContentLength(); int64(n) > h.maxBody {
+		hdr.SetCanonical(refused, fmt.Append(nil, n))
+		hdr.SetContentLength(0)
+		hdr.SetConnectionClose()
+	}
+	return cfg
+}
+
+// refusal returns why header did not let the body be read, if so.
+func (h *handler) refusal(hdr *fasthttp.RequestHeader) error {
+	if !hdr.ConnectionClose() {
+		return nil
+	}
+	v := hdr.PeekCanonical(refused)
+	if v == nil {
+		return nil
+	}
+	var n int64
+	fmt.Sscan(string(v), &n)
+	if n > math.MaxInt32 {
+		return errHeaderInt("Content-Length", string(v))
+	}
+	return errBodyTooLarge(n, h.maxBody)
+}
+
+// expect answers a client that asks whether to send its body.
+func (h *handler) expect(ctx *fasthttp.RequestCtx) int {
+	err := h.refusal(&ctx.Request.Header)
+	if err == nil {
+		return fasthttp.StatusContinue
+	}
+	h.fail(ctx, err)
+	return ctx.Response.StatusCode()
+}
+
+// serve answers one request.
+func (h *handler) serve(ctx *fasthttp.RequestCtx) {
+	c := ctx.Conn().(*conn)
+	c.phase = phaseBody
+	c.unread = ctx.Request.IsBodyStream()
+	defer h.finish(ctx, c)
+	if err := h.dispatch(ctx, c); err != nil {
+		h.fail(ctx, err)
+	}
+}
+
+// finish makes sure that there is an answer and that the connection is fit for
+// another request, or is closed.
+func (h *handler) finish(ctx *fasthttp.RequestCtx, c *conn) {
+	if p := recover(); p != nil {
+		h.fail(ctx, status.Wrap(status.Internal, fmt.Errorf("panic: %v\n%s", p, debug.Stack()), "internal error; the server's log has the details"))
+	}
+	if c.unread {
+		c.unread = !drain(ctx, c)
+	}
+	if c.unread || h.closing.Load() {
+		ctx.Response.SetConnectionClose()
+	}
+	if !ctx.Request.Header.IsHTTP11() {
+		ctx.Response.Header.SetProtocol(ctx.Request.Header.Protocol())
+	}
+	c.phase = phaseIdle
+}
+
+func (h *handler) dispatch(ctx *fasthttp.RequestCtx, c *conn) error {
+	if err := h.refusal(&ctx.Request.Header); err != nil {
+		c.unread = true
+		return err
+	}
+	rt := parseRoute(ctx.Request.Header.RequestURI())
+	if rt.action == actNone {
+		return errNoRoute
+	}
+	a := &actions[rt.action]
+	if err := h.restrict.check(a.api, ctx); err != nil {
+		return err
+	}
+	if string(ctx.Request.Header.Method()) != a.method {
+		return errNoMethod
+	}
+	switch rt.action {
+	case actInfer:
+		return h.infer(ctx, c, rt)
+	case actLive:
+		return h.health(ctx, h.engine.Live())
+	case actReady:
+		return h.health(ctx, h.engine.Ready())
+	case actServer:
+		return h.server(ctx)
+	case actModel:
+		return h.model(ctx, rt)
+	case actModelReady:
+		return h.modelReady(ctx, rt)
+	case actConfig:
+		return h.config(ctx, rt)
+	case actStats:
+		return h.stats(ctx, rt)
+	case actIndex:
+		return h.index(ctx, c)
+	case actLoad:
+		return h.load(ctx, c, rt)
+	}
+	return h.unload(ctx, c, rt)
+}
+
+// fail answers with an error. What the client is not told goes to the log.
+func (h *handler) fail(ctx *fasthttp.RequestCtx, err error) {
+	var se *status.Error
+	if errors.As(err, &se) && se.Cause != nil && se.Code == status.Internal {
+		h.log.Error("request failed", "method", string(ctx.Method()), "path", string(ctx.RequestURI()), "err", err)
+	}
+	code, phrase, text := answer(err)
+	resp := &ctx.Response
+	resp.Reset()
+	resp.SetStatusCode(code)
+	if phrase != "" {
+		resp.Header.SetStatusMessage([]byte(phrase))
+	}
+	var he *httpError
+	if errors.As(err, &he) && he.accept != "" {
+		resp.Header.Set(fasthttp.HeaderAcceptEncoding, he.accept)
+	}
+	resp.Header.SetContentType(jsonType)
+	resp.SetBody(appendError(nil, text))
+}
+
+// malformed is told of requests that fasthttp cannot read. One that is no HTTP
+// at all gets no answer, nor does silence.
+func (h *handler) malformed(ctx *fasthttp.RequestCtx, err error) {
+	c := ctx.Conn().(*conn)
+	if answer := h.malformedAnswer(ctx, c, err); answer != nil {
+		c.unread = true
+		h.fail(ctx, answer)
+		return
+	}
+	c.mute = true
+}
+
+func (h *handler) malformedAnswer(ctx *fasthttp.RequestCtx, c *conn, err error) error {
+	var ne net.Error
+	var small *fasthttp.ErrSmallBuffer
+	switch {
+	case !c.gotAny:
+		return nil
+	case errors.As(err, &small):
+		return &httpError{status: 431, text: "the request's headers are too large; send fewer or raise --http-max-header-size"}
+	case errors.As(err, &ne) && ne.Timeout():
+		return &httpError{status: 408, text: "the request did not arrive in time; send it faster or raise --http-header-timeout"}
+	}
+	raw := ctx.Request.Header.RawHeaders()
+	if len(raw) == 0 {
+		return nil // the fault is in the request line
+	}
+	if v, ok := rawValue(raw, "content-length"); ok {
+		if _, err := parseInt32(v); err != nil {
+			return errHeaderInt("Content-Length", string(v))
+		}
+	}
+	return &httpError{status: 400, text: "bad request: " + strings.TrimPrefix(err.Error(), "error when reading request headers: ")}
+}
+
+// rawValue returns the value of a header, given in lower case, in the raw text
+// of all headers.
+func rawValue(raw []byte, name string) ([]byte, bool) {
+	for line := range bytes.Lines(raw) {
+		key, value, ok := bytes.Cut(line, []byte(":"))
+		if ok && strings.EqualFold(alias(key), name) {
+			return bytes.TrimSpace(value), true
+		}
+	}
+	return nil, false
+}

@@ -1,0 +1,93 @@
+package kservehttp
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strconv"
+	"time"
+)
+
+// A listener hands fasthttp connections that are ours.
+type listener struct {
+	net.Listener
+	server *Server
+}
+
+// Accept implements net.Listener. A failure that may pass, such as a lack of
+// file descriptors, is waited out: fasthttp would give up for good.
+func (l *listener) Accept() (net.Conn, error) {
+	pause := 5 * time.Millisecond
+	for {
+		nc, err := l.Listener.Accept()
+		if err == nil {
+			if c := l.server.admit(nc); c != nil {
+				return c, nil
+			}
+			continue
+		}
+		if errors.Is(err, net.ErrClosed) || l.server.closing.Load() {
+			return nil, net.ErrClosed
+		}
+		l.server.opt.Log.Warn("accept a connection", "err", err, "retry", pause)
+		select {
+		case <-time.After(pause):
+		case <-l.server.base.Done():
+			return nil, net.ErrClosed
+		}
+		pause = min(2*pause, time.Second)
+	}
+}
+
+// admit makes a connection one of the server's, or turns it away.
+func (s *Server) admit(nc net.Conn) *conn {
+	c := &conn{Conn: nc, server: s}
+	c.ctx, c.cancel = context.WithCancel(s.base)
+	s.mu.Lock()
+	full := len(s.conns) >= s.opt.MaxConnections
+	if full || s.closed {
+		s.mu.Unlock()
+		c.cancel()
+		if full {
+			turnAway(nc, s.opt.MaxConnections)
+		}
+		nc.Close()
+		return nil
+	}
+	s.nextID++
+	c.id = s.nextID
+	s.conns[c.id] = c
+	s.mu.Unlock()
+	s.watch.add(c)
+	return c
+}
+
+// turnAway answers a client that is one too many. Its request is not read.
+func turnAway(nc net.Conn, limit int) {
+	body := appendError(nil, "the server has "+strconv.Itoa(limit)+
+		" connections, as many as it may; try again later or raise --http-max-connections")
+	head := "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: " +
+		strconv.Itoa(len(body)) + "\r\n\r\n"
+	nc.SetWriteDeadline(time.Now().Add(time.Second))
+	nc.Write(append([]byte(head), body...))
+}
+
+// forget drops a connection that is closed.
+func (s *Server) forget(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, known := s.conns[c.id]; !known {
+		return
+	}
+	delete(s.conns, c.id)
+	if s.closed && len(s.conns) == 0 {
+		close(s.drained)
+	}
+}
+
+// find returns the connection with that number, nil when it is closed.
+func (s *Server) find(id uint64) *conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.conns[id]
+}

@@ -1,0 +1,55 @@
+package kservehttp
+
+import (
+	"cmp"
+	"log/slog"
+	"math"
+	"regexp"
+	"time"
+)
+
+// Options say how a server serves. The zero value of a limit stands for the
+// default that its line names.
+type Options struct {
+	// MaxInputSize is the most bytes that the JSON of a request, a tensor given
+	// in JSON, a raw request or a decompressed body may have; 64 MiB.
+	MaxInputSize int64
+	// MaxBodySize is the most bytes of a request's body in all, tensors in
+	// binary form included; 2 GiB - 1, and no more than that.
+	MaxBodySize int64
+	// MaxHeaderSize is the most bytes of a request's line and headers; 16 KiB.
+	// Every connection holds that much memory.
+	MaxHeaderSize int
+	// MaxConnections is how many clients may be connected at once; 16384.
+	MaxConnections int
+
+	// IdleTimeout ends a connection that waits for a request; 5 minutes.
+	IdleTimeout time.Duration
+	// HeaderTimeout is how long a request's headers, and the first few
+	// kilobytes of its body, may take to arrive; 10 s.
+	HeaderTimeout time.Duration
+	// StallTimeout ends a request whose body, or whose answer, makes no
+	// progress; 30 s.
+	StallTimeout time.Duration
+
+	// Forward picks the request headers, by name, that become parameters of an
+	// inference request; nil for none.
+	Forward *regexp.Regexp
+	// Restrictions close APIs to requests without a certain header.
+	Restrictions []Restriction
+
+	Log *slog.Logger
+}
+
+// withDefaults fills in what is zero.
+func (o Options) withDefaults() Options {
+	o.MaxInputSize = cmp.Or(o.MaxInputSize, 64<<20)
+	o.MaxBodySize = min(cmp.Or(o.MaxBodySize, math.MaxInt32), math.MaxInt32)
+	o.MaxHeaderSize = cmp.Or(o.MaxHeaderSize, 16<<10)
+	o.MaxConnections = cmp.Or(o.MaxConnections, 16384)
+	o.IdleTimeout = cmp.Or(o.IdleTimeout, 5*time.Minute)
+	o.HeaderTimeout = cmp.Or(o.HeaderTimeout, 10*time.Second)
+	o.StallTimeout = cmp.Or(o.StallTimeout, 30*time.Second)
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	return o
+}

@@ -1,0 +1,163 @@
+package kservehttp
+
+import (
+	"cmp"
+	"strconv"
+	"strings"
+
+	"github.com/valyala/fasthttp"
+
+	"shoal/internal/engine"
+	"shoal/internal/status"
+)
+
+// index answers with the models that are known and their states.
+func (h *handler) index(ctx *fasthttp.RequestCtx, c *conn) error {
+	readyOnly := false
+	var bad error
+	err := h.jsonBody(ctx, c, func(s *scanner, name string) bool {
+		if name == "ready" {
+			readyOnly = s.peek() == 't'
+			if !readyOnly && s.peek() != 'f' {
+				bad = status.Errorf(status.InvalidArgument, "Invalid value for 'ready': expected a boolean")
+			}
+		}
+		return s.skip()
+	})
+	if err = cmp.Or(err, bad); err != nil {
+		return err
+	}
+	b := append([]byte(nil), '[')
+	for i, e := range h.engine.Index(readyOnly) {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendIndexEntry(b, e)
+	}
+	reply(ctx, append(b, ']'))
+	return nil
+}
+
+func appendIndexEntry(b []byte, e engine.IndexEntry) []byte {
+	b = append(b, '{')
+	b = appendMember(b, "name")
+	b = appendQuoted(b, e.Name)
+	if e.Version != 0 || e.State == engine.StateReady {
+		b = appendMember(b, "version")
+		b = append(b, '"')
+		b = strconv.AppendInt(b, e.Version, 10)
+		b = append(b, '"')
+	}
+	if e.State != "" {
+		b = appendMember(b, "state")
+		b = appendQuoted(b, string(e.State))
+	}
+	if e.Reason != "" {
+		b = appendMember(b, "reason")
+		b = appendQuoted(b, e.Reason)
+	}
+	return append(b, '}')
+}
+
+// load asks the engine for a model.
+func (h *handler) load(ctx *fasthttp.RequestCtx, c *conn, rt route) error {
+	if rt.repository {
+		return errRepositoryName
+	}
+	var bad error
+	err := h.jsonBody(ctx, c, parameters(func(s *scanner, name string) bool {
+		if name == "config" || strings.HasPrefix(name, "file:") {
+			bad = status.Errorf(status.Unsupported, "load parameter '%s' is not supported; change the model's files and load it without", name)
+		} else {
+			bad = status.Errorf(status.Internal, "unexpected error on creating Triton parameter")
+		}
+		return s.skip()
+	}))
+	if err = cmp.Or(err, bad); err != nil {
+		return err
+	}
+	ctx.Response.Header.SetContentType(jsonType)
+	return h.engine.Load(c.ctx, rt.model)
+}
+
+// unload asks the engine to let a model go.
+func (h *handler) unload(ctx *fasthttp.RequestCtx, c *conn, rt route) error {
+	if rt.repository {
+		return errRepositoryName
+	}
+	dependents := false
+	err := h.jsonBody(ctx, c, parameters(func(s *scanner, name string) bool {
+		if name == "unload_dependents" {
+			dependents = s.peek() == 't'
+		}
+		return s.skip()
+	}))
+	if err != nil {
+		return err
+	}
+	ctx.Response.Header.SetContentType(jsonType)
+	return h.engine.Unload(c.ctx, rt.model, dependents)
+}
+
+var errRepositoryName = status.Errorf(status.Unsupported, "'repository_name' specification is not supported")
+
+// A memberFunc is called with the name of a member and the scanner at its
+// value, which it passes over.
+type memberFunc func(s *scanner, name string) bool
+
+// parameters returns a memberFunc that calls f for the members of the member
+// parameters.
+func parameters(f memberFunc) memberFunc {
+	return func(s *scanner, name string) bool {
+		if name != "parameters" {
+			return s.skip()
+		}
+		return s.members(f)
+	}
+}
+
+// jsonBody reads a body that is empty or a JSON text, and calls f for each
+// member of that. The error is a fault in the JSON, or of the body.
+func (h *handler) jsonBody(ctx *fasthttp.RequestCtx, c *conn, f memberFunc) error {
+	p, err := receive(ctx, c, min(h.maxInput, h.maxBody), errJSONTooLarge)
+	if err != nil {
+		return err
+	}
+	defer p.release()
+	if len(p.b) == 0 {
+		return nil
+	}
+	var s scanner
+	s.reset(p.b)
+	if !s.begin() || !s.members(f) || !s.end() {
+		return errSyntax(s.fault, s.at)
+	}
+	return nil
+}
+
+// members calls f for each member of the object here. Another value is passed
+// over.
+func (s *scanner) members(f memberFunc) bool {
+	if s.peek() != '{' {
+		return s.skip()
+	}
+	if !s.enter('}') {
+		return true
+	}
+	for {
+		raw, escaped, ok := s.member()
+		if !ok {
+			return false
+		}
+		name := string(raw)
+		if escaped {
+			name = string(appendUnescaped(nil, raw))
+		}
+		if !f(s, name) {
+			return false
+		}
+		if more, ok := s.next('}', faultObject); !more {
+			return ok
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package kservehttp
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/valyala/fasthttp"
+)
+
+// An API is a class of routes that can be restricted together.
+type API uint8
+
+// The classes, by the names that --http-restricted-api knows.
+const (
+	Health API = iota
+	Metadata
+	Inference
+	SharedMemory
+	ModelConfig
+	ModelRepository
+	Statistics
+	Trace
+	Logging
+	apiCount
+)
+
+var apiNames = [apiCount]string{
+	Health:          "health",
+	Metadata:        "metadata",
+	Inference:       "inference",
+	SharedMemory:    "shared-memory",
+	ModelConfig:     "model-config",
+	ModelRepository: "model-repository",
+	Statistics:      "statistics",
+	Trace:           "trace",
+	Logging:         "logging",
+}
+
+// String returns the API's name.
+func (a API) String() string { return apiNames[a] }
+
+// ParseAPI returns the API with that name.
+func ParseAPI(name string) (API, error) {
+	for a, n := range apiNames {
+		if n == name {
+			return API(a), nil
+		}
+	}
+	return 0, fmt.Errorf("unknown API %q, want one of %s", name, strings.Join(apiNames[:], ", "))
+}
+
+// A Restriction closes APIs to requests that do not carry a header with the
+// one right value.
+type Restriction struct {
+	APIs   []API
+	Header string
+	Value  string
+}
+
+// restrictions hold for each API the header it asks for, if any.
+type restrictions [apiCount]*Restriction
+
+func newRestrictions(list []Restriction) (r restrictions) {
+	for i := range list {
+		for _, api := range list[i].APIs {
+			r[api] = &list[i]
+		}
+	}
+	return r
+}
+
+// check refuses a request to an API that it lacks the header for.
+func (r *restrictions) check(api API, ctx *fasthttp.RequestCtx) error {
+	need := r[api]
+	if need == nil || string(ctx.Request.Header.Peek(need.Header)) == need.Value {
+		return nil
+	}
+	return errRestricted(need.Header)
+}

@@ -1,0 +1,187 @@
+package kservehttp
+
+import (
+	"bytes"
+
+	"shoal/internal/infer"
+)
+
+// An action is what a route does.
+type action uint8
+
+const (
+	actNone action = iota
+	actLive
+	actReady
+	actServer
+	actModel
+	actModelReady
+	actConfig
+	actInfer
+	actStats
+	actIndex
+	actLoad
+	actUnload
+	actionCount
+)
+
+// actions say of each what it must be asked with and what class it is of.
+var actions = [actionCount]struct {
+	method string
+	api    API
+}{
+	actLive:       {"GET", Health},
+	actReady:      {"GET", Health},
+	actServer:     {"GET", Metadata},
+	actModel:      {"GET", Metadata},
+	actModelReady: {"GET", Health},
+	actConfig:     {"GET", ModelConfig},
+	actInfer:      {"POST", Inference},
+	actStats:      {"GET", Statistics},
+	actIndex:      {"POST", ModelRepository},
+	actLoad:       {"POST", ModelRepository},
+	actUnload:     {"POST", ModelRepository},
+}
+
+// A route is a path taken apart. Its strings alias the path.
+type route struct {
+	action     action
+	model      string // empty in actStats for all models
+	version    int64
+	repository bool // the path names a repository
+}
+
+// parseRoute takes a request's path apart, which is not percent-decoded. The
+// action is actNone when there is no such path.
+func parseRoute(uri []byte) route {
+	path, ok := cutPath(uri)
+	if !ok {
+		return route{}
+	}
+	if rest, ok := bytes.CutPrefix(path, []byte("/models/")); ok {
+		return modelRoute(rest)
+	}
+	if rest, ok := bytes.CutPrefix(path, []byte("/repository/")); ok {
+		return repositoryRoute(rest)
+	}
+	switch string(path) {
+	case "":
+		return route{action: actServer}
+	case "/health/live":
+		return route{action: actLive}
+	case "/health/ready":
+		return route{action: actReady}
+	}
+	return route{}
+}
+
+// cutPath returns what follows /v2 in the path of a request's target.
+func cutPath(uri []byte) ([]byte, bool) {
+	if len(uri) > 0 && uri[0] != '/' { // the form with a scheme and a host
+		_, rest, _ := bytes.Cut(uri, []byte("://"))
+		slash := bytes.IndexByte(rest, '/')
+		if slash < 0 {
+			return nil, false
+		}
+		uri = rest[slash:]
+	}
+	if query := bytes.IndexByte(uri, '?'); query >= 0 {
+		uri = uri[:query]
+	}
+	return bytes.CutPrefix(uri, []byte("/v2"))
+}
+
+// modelRoute takes "M[/versions/V][/action]" apart.
+func modelRoute(path []byte) route {
+	name, rest, more := cutSlash(path)
+	if len(name) == 0 {
+		return route{}
+	}
+	r := route{model: alias(name), version: infer.LatestVersion}
+	if !more {
+		if r.model == "stats" { // statistics win over a model of that name
+			return route{action: actStats, version: infer.LatestVersion}
+		}
+		r.action = actModel
+		return r
+	}
+	if after, ok := bytes.CutPrefix(rest, []byte("versions/")); ok {
+		var digits []byte
+		digits, rest, more = cutSlash(after)
+		if r.version, ok = parseVersion(digits); !ok {
+			return route{}
+		}
+		if !more {
+			r.action = actModel
+			return r
+		}
+	}
+	switch string(rest) {
+	case "ready":
+		r.action = actModelReady
+	case "config":
+		r.action = actConfig
+	case "infer":
+		r.action = actInfer
+	case "stats":
+		r.action = actStats
+	}
+	return r
+}
+
+// repositoryRoute takes "[R/]index" and "[R/]models/M/load" apart.
+func repositoryRoute(path []byte) route {
+	r := route{}
+	if string(path) == "index" {
+		return route{action: actIndex}
+	}
+	first, rest, _ := cutSlash(path)
+	if string(first) != "models" || bytes.IndexByte(rest, '/') < 0 {
+		r.repository = true
+		if len(first) == 0 {
+			return route{}
+		}
+		if string(rest) == "index" {
+			r.action = actIndex
+			return r
+		}
+		first, rest, _ = cutSlash(rest)
+	}
+	if string(first) != "models" {
+		return route{}
+	}
+	name, verb, _ := cutSlash(rest)
+	if len(name) == 0 {
+		return route{}
+	}
+	r.model = alias(name)
+	switch string(verb) {
+	case "load":
+		r.action = actLoad
+	case "unload":
+		r.action = actUnload
+	}
+	return r
+}
+
+func cutSlash(path []byte) (before, after []byte, found bool) {
+	if i := bytes.IndexByte(path, '/'); i >= 0 {
+		return path[:i], path[i+1:], true
+	}
+	return path, nil, false
+}
+
+// parseVersion reads a version, which is all digits.
+func parseVersion(digits []byte) (int64, bool) {
+	if len(digits) == 0 || len(digits) > 18 {
+		return 0, false
+	}
+	var v int64
+	for _, c := range digits {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		v = v*10 + int64(c-'0')
+	}
+	return v, true
+}

@@ -1,0 +1,137 @@
+package kservehttp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+
+	"github.com/valyala/fasthttp"
+
+	"shoal/internal/engine"
+)
+
+// A Server answers HTTP requests on its listeners.
+type Server struct {
+	opt    Options
+	http   *fasthttp.Server
+	watch  *watcher
+	base   context.Context // the parent of the connections' contexts
+	cancel context.CancelFunc
+
+	listeners []net.Listener
+	wg        sync.WaitGroup // the accepting goroutines
+	closing   atomic.Bool
+	drained   chan struct{} // closed when the server is closed and no connection is left
+
+	mu     sync.Mutex // protects the fields below
+	conns  map[uint64]*conn
+	nextID uint64
+	closed bool
+}
+
+// Start serves eng on the listeners, which become the server's, until Close.
+// TCP and Unix sockets will do.
+func Start(opt Options, eng *engine.Engine, listeners ...net.Listener) (*Server, error) {
+	s := &Server{
+		opt: opt.withDefaults(), listeners: listeners,
+		drained: make(chan struct{}), conns: make(map[uint64]*conn),
+	}
+	s.base, s.cancel = context.WithCancel(context.Background())
+	var err error
+	if s.watch, err = startWatcher(s.hungUp); err != nil {
+		s.cancel()
+		return nil, err
+	}
+	h := &handler{
+		engine: eng, maxInput: s.opt.MaxInputSize, maxBody: s.opt.MaxBodySize,
+		forward: s.opt.Forward, restrict: newRestrictions(s.opt.Restrictions),
+		log: s.opt.Log, closing: &s.closing,
+	}
+	s.http = &fasthttp.Server{
+		Handler: h.serve, ErrorHandler: h.malformed, HeaderReceived: h.header, ExpectHandler: h.expect,
+		ReadBufferSize:    s.opt.MaxHeaderSize,
+		Concurrency:       s.opt.MaxConnections + 1, // ours is looked at first
+		StreamRequestBody: true,
+		// A body may be of any size here; the handler has the limits.
+		MaxRequestBodySize:           int(s.opt.MaxBodySize),
+		DisablePreParseMultipartForm: true,
+		// Answers have the headers that the original server gives, no others.
+		NoDefaultServerHeader: true, NoDefaultDate: true, NoDefaultContentType: true,
+		SecureErrorLogMessage: true,
+		Logger:                printer{s.opt.Log},
+	}
+	for _, l := range listeners {
+		s.wg.Go(func() {
+			if err := s.http.Serve(&listener{l, s}); err != nil {
+				s.opt.Log.Error("serve HTTP", "address", l.Addr(), "err", err)
+			}
+		})
+	}
+	return s, nil
+}
+
+// hungUp is told by the watcher that a client is gone.
+func (s *Server) hungUp(id uint64) {
+	if c := s.find(id); c != nil {
+		c.hangUp()
+	}
+}
+
+// Close takes no more connections, closes those without a request, lets the
+// others finish theirs and returns when all are closed. When ctx ends first,
+// it cancels what is queued, closes every connection and returns an error at
+// once; an answer that a model is still working on is then lost.
+func (s *Server) Close(ctx context.Context) error {
+	s.closing.Store(true)
+	var errs []error
+	for _, l := range s.listeners {
+		if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	open := s.shut()
+	for _, c := range open {
+		c.kill(true)
+	}
+	select {
+	case <-s.drained:
+	case <-ctx.Done():
+		for _, c := range open {
+			c.kill(false)
+		}
+		errs = append(errs, fmt.Errorf("close HTTP connections with requests in flight: %w", ctx.Err()))
+	}
+	s.cancel()
+	s.wg.Wait()
+	s.watch.Close()
+	return errors.Join(errs...)
+}
+
+// shut refuses further connections and returns those that are open.
+func (s *Server) shut() []*conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	open := make([]*conn, 0, len(s.conns))
+	for _, c := range s.conns {
+		open = append(open, c)
+	}
+	if !s.closed {
+		s.closed = true
+		if len(open) == 0 {
+			close(s.drained)
+		}
+	}
+	return open
+}
+
+// A printer takes fasthttp's own messages, which are of use only to whoever
+// looks for the cause of something.
+type printer struct{ log *slog.Logger }
+
+func (p printer) Printf(format string, args ...any) {
+	p.log.Debug("fasthttp: " + fmt.Sprintf(format, args...))
+}

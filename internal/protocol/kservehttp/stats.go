@@ -1,0 +1,77 @@
+package kservehttp
+
+import (
+	"strconv"
+
+	"github.com/valyala/fasthttp"
+
+	"shoal/internal/engine"
+)
+
+// stats answers with the counters of one version, one model or all.
+func (h *handler) stats(ctx *fasthttp.RequestCtx, rt route) error {
+	list, err := h.engine.Statistics(rt.model, rt.version)
+	if err != nil {
+		return err
+	}
+	b := append([]byte(nil), `{"model_stats":[`...)
+	for i := range list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendStatistics(b, &list[i])
+	}
+	reply(ctx, append(b, ']', '}'))
+	return nil
+}
+
+func appendStatistics(b []byte, s *engine.Statistics) []byte {
+	b = append(b, '{')
+	b = appendMember(b, "name")
+	b = appendQuoted(b, s.Name)
+	b = appendMember(b, "version")
+	b = append(b, '"')
+	b = strconv.AppendInt(b, s.Version, 10)
+	b = append(b, '"')
+	b = appendCount(b, "last_inference", s.LastInference)
+	b = appendCount(b, "inference_count", s.InferenceCount)
+	b = appendCount(b, "execution_count", s.ExecutionCount)
+	b = appendMember(b, "inference_stats")
+	b = append(b, '{')
+	b = appendDuration(b, "success", s.Success)
+	b = appendDuration(b, "fail", s.Fail)
+	b = appendDuration(b, "queue", s.Queue)
+	b = appendCompute(b, s.ComputeInput, s.ComputeInfer, s.ComputeOutput)
+	b = appendDuration(b, "cache_hit", s.CacheHit)
+	b = appendDuration(b, "cache_miss", s.CacheMiss)
+	b = append(b, `},"response_stats":{},"batch_stats":[`...)
+	for i := range s.Batches {
+		batch := &s.Batches[i]
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, '{')
+		b = appendCount(b, "batch_size", uint64(batch.Size))
+		b = appendCompute(b, batch.ComputeInput, batch.ComputeInfer, batch.ComputeOutput)
+		b = append(b, '}')
+	}
+	return append(b, `],"memory_usage":[]}`...)
+}
+
+func appendCompute(b []byte, input, infer, output engine.Duration) []byte {
+	b = appendDuration(b, "compute_input", input)
+	b = appendDuration(b, "compute_infer", infer)
+	return appendDuration(b, "compute_output", output)
+}
+
+func appendDuration(b []byte, name string, d engine.Duration) []byte {
+	b = appendMember(b, name)
+	b = append(b, '{')
+	b = appendCount(b, "count", d.Count)
+	b = appendCount(b, "ns", d.Ns)
+	return append(b, '}')
+}
+
+func appendCount(b []byte, name string, n uint64) []byte {
+	return strconv.AppendUint(appendMember(b, name), n, 10)
+}
