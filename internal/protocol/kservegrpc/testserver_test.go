@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -90,18 +91,42 @@ func startServer(tb testing.TB, opt Options) *testServer {
 	ts := &testServer{Server: s, gate: g, engine: e}
 	ts.conn = dial(tb, s.Addr())
 	ts.client = pb.NewGRPCInferenceServiceClient(ts.conn)
-	tb.Cleanup(func() {
-		g.open()
-		ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
-		defer cancel()
-		if err := s.Close(ctx); err != nil {
-			tb.Errorf("close the server: %v", err)
-		}
-		if err := e.Close(ctx); err != nil {
-			tb.Errorf("close the engine: %v", err)
-		}
-	})
+	tb.Cleanup(func() { closeServer(tb, ts) })
 	return ts
+}
+
+// closeServer closes the server and the engine, and fails the test when they do
+// not end.
+func closeServer(tb testing.TB, s *testServer) {
+	tb.Helper()
+	s.gate.open()
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
+	defer cancel()
+	if err := s.Close(ctx); err != nil {
+		tb.Errorf("close the server: %v", err)
+	}
+	if err := s.engine.Close(ctx); err != nil {
+		tb.Errorf("close the engine: %v", err)
+	}
+}
+
+// waitPending waits until so many requests of a model wait for an instance.
+func waitPending(tb testing.TB, s *testServer, name string, want int64) {
+	tb.Helper()
+	deadline := time.Now().Add(testTimeout)
+	for {
+		st, err := s.engine.Statistics(name, infer.LatestVersion)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if st[0].Pending == want {
+			return
+		}
+		if time.Now().After(deadline) {
+			tb.Fatalf("got %d requests of %s waiting, want %d", st[0].Pending, name, want)
+		}
+		runtime.Gosched()
+	}
 }
 
 // dial returns a client of addr that is closed when the test ends, before the
@@ -174,11 +199,14 @@ func addSub(r *infer.Request) error {
 // A gate holds each request of its model until the test lets it pass, by the
 // number that is its input.
 type gate struct {
-	entered chan int32 // the numbers of requests as they begin to run
+	entered chan int32           // the numbers of requests as they begin to run
+	look    func(*infer.Request) // sees each request, if set before the first
 
-	mu     sync.Mutex
-	passes map[int32]chan error
-	opened bool
+	mu      sync.Mutex // protects the fields below
+	passes  map[int32]chan error
+	opened  bool
+	running int
+	peak    int
 }
 
 func newGate() *gate {
@@ -213,9 +241,28 @@ func (g *gate) open() {
 	}
 }
 
+// most returns how many requests were inside at once.
+func (g *gate) most() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.peak
+}
+
+func (g *gate) count(by int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.running += by
+	g.peak = max(g.peak, g.running)
+}
+
 func (g *gate) run(r *infer.Request) error {
+	g.count(1)
+	defer g.count(-1)
 	n := int32(binary.LittleEndian.Uint32(r.Inputs[0].Data.First))
 	g.entered <- n
+	if g.look != nil {
+		g.look(r)
+	}
 	if n < 0 {
 		panic("the model is broken")
 	}
