@@ -80,7 +80,8 @@ func TestCheckGraph(t *testing.T) {
 		},
 		{
 			"an optional input has a value of its own", x + `dims: 4 } input { name: "w" data_type: TYPE_FP32 dims: 2 optional: true }`,
-			Graph{Inputs: graph(tensor.Shape{4}, nil).Inputs, Overridable: []GraphTensor{{"w", tensor.FP32, tensor.Shape{2}}}}, "",
+			Graph{Inputs: graph(tensor.Shape{4}, nil).Inputs, Overridable: []GraphTensor{{"w", tensor.FP32, tensor.Shape{2}}}},
+			"",
 		},
 		{
 			"an optional input with batching", `max_batch_size: 2 ` + x + `dims: 4 } input { name: "w" data_type: TYPE_FP32 dims: 2 optional: true }`,
@@ -94,7 +95,8 @@ func TestCheckGraph(t *testing.T) {
 		},
 		{
 			"inputs that the server feeds count", `max_batch_size: 2 ` + x + `dims: 4 } batch_input { } sequence_batching { control_input { name: "s" control { } } state { } }`,
-			Graph{Inputs: []GraphTensor{{"x", tensor.FP32, tensor.Shape{-1, 4}}, {Name: "b"}, {Name: "s"}, {Name: "t"}}}, "",
+			Graph{Inputs: []GraphTensor{{"x", tensor.FP32, tensor.Shape{-1, 4}}, {Name: "b"}, {Name: "s"}, {Name: "t"}}},
+			"",
 		},
 		{"a scattered output has a shape of its own", x + `dims: 4 } ` + y + `dims: 9 } batch_output { target_name: "y" }`, graph(tensor.Shape{4}, tensor.Shape{-1}), ""},
 		{

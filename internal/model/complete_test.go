@@ -32,7 +32,8 @@ func TestComplete(t *testing.T) {
 		},
 		{
 			"the graph's order stays", ``,
-			Graph{Inputs: []GraphTensor{{"b", tensor.Int64, row}, {"a", tensor.Bytes, tensor.Shape{-1, -1}}}, Outputs: graph(row, row).Outputs}, 1,
+			Graph{Inputs: []GraphTensor{{"b", tensor.Int64, row}, {"a", tensor.Bytes, tensor.Shape{-1, -1}}}, Outputs: graph(row, row).Outputs},
+			1,
 			`max_batch_size: 1 input [ { name: "b" data_type: TYPE_INT64 dims: 4 }, { name: "a" data_type: TYPE_STRING dims: -1 } ] output { name: "y" data_type: TYPE_FP32 dims: 4 }`, "",
 		},
 		{

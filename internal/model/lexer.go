@@ -3,7 +3,9 @@ package model
 import (
 	"bytes"
 	"regexp"
+	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -50,15 +52,23 @@ func (t token) isScalar() bool {
 	return t.kind == tokenWord || t.kind == tokenNumber || t.kind == tokenString
 }
 
-// String names the token in a message.
+// String names the token in a message: its beginning, on one line.
 func (t token) String() string {
-	switch {
-	case t.kind == tokenEnd:
+	if t.kind == tokenEnd {
 		return "the end of the file"
-	case len(t.raw) > 40:
-		return string([]rune(t.raw[:40])) + "…"
 	}
-	return t.raw
+	const most = 40
+	name := t.raw
+	if i := strings.IndexByte(name, '\n'); i >= 0 || len(name) > most {
+		if i < 0 || i > most {
+			i = most
+		}
+		name = strings.ToValidUTF8(name[:i], "") + "…"
+	}
+	if strings.ContainsFunc(name, func(r rune) bool { return r == utf8.RuneError || !unicode.IsPrint(r) }) {
+		return strconv.Quote(name)
+	}
+	return name
 }
 
 // A lexer cuts protobuf text into tokens. Its tokens do not depend on where

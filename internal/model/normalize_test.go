@@ -26,7 +26,9 @@ func TestLoadedConfigurationsAreAsRecorded(t *testing.T) {
 	}{
 		{
 			"a complete configuration",
-			readText(t, "testdata/config/simple.pbtxt"), "model.onnx", Graph{}, "simple",
+			readText(t, "testdata/config/simple.pbtxt"), "model.onnx",
+			Graph{},
+			"simple",
 		},
 		{
 			"no configuration but the model's name",
@@ -39,14 +41,18 @@ func TestLoadedConfigurationsAreAsRecorded(t *testing.T) {
 			 dynamic_batching { preferred_batch_size: [ 4, 8 ] max_queue_delay_microseconds: 100 }
 			 instance_group { count: 1 kind: KIND_CPU }
 			 parameters [ { key: "intra_op_thread_count" value { string_value: "1" } }, { key: "inter_op_thread_count" value { string_value: "1" } } ]`,
-			"model.onnx", Graph{}, "dynamic",
+			"model.onnx",
+			Graph{},
+			"dynamic",
 		},
 		{
 			"a Python model",
 			`name: "py_identity" backend: "python" max_batch_size: 64
 			 input { name: "INPUT0" data_type: TYPE_FP32 dims: 16 } output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 16 }
 			 instance_group { kind: KIND_CPU count: 1 }`,
-			"model.py", Graph{}, "python",
+			"model.py",
+			Graph{},
+			"python",
 		},
 		{
 			"dynamic batching without sizes and no groups",
@@ -54,11 +60,15 @@ func TestLoadedConfigurationsAreAsRecorded(t *testing.T) {
 			 input [ { name: "INPUT0" data_type: TYPE_INT32 dims: 16 }, { name: "INPUT1" data_type: TYPE_INT32 dims: 16 } ]
 			 output [ { name: "OUTPUT0" data_type: TYPE_INT32 dims: 16 }, { name: "OUTPUT1" data_type: TYPE_INT32 dims: 16 } ]
 			 dynamic_batching { max_queue_delay_microseconds: 500 }`,
-			"model.onnx", Graph{}, "override",
+			"model.onnx",
+			Graph{},
+			"override",
 		},
 		{
 			"an ensemble",
-			readText(t, "testdata/config/ensemble.pbtxt") + ` model_transaction_policy { decoupled: false }`, "", Graph{}, "ensemble",
+			readText(t, "testdata/config/ensemble.pbtxt") + ` model_transaction_policy { decoupled: false }`, "",
+			Graph{},
+			"ensemble",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

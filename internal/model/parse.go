@@ -111,34 +111,6 @@ func (p *parser) message(m record, open *token) {
 	}
 }
 
-// noField reports what stands where a field's name should, and skips it.
-func (p *parser) noField() {
-	switch {
-	case p.tok.is('['):
-		p.fault(p.tok.at, "extensions and Any are not accepted here; expected a field's name")
-		p.lex.skipPast(']')
-		p.next()
-		p.skipValue(p.skipColon())
-		return
-	case p.tok.kind == tokenNumber && strings.IndexByte(":{<", p.lex.peek()) >= 0:
-		p.fault(p.tok.at, "fields are given by name, not by number: %s", p.tok)
-		p.next()
-		p.skipValue(p.skipColon())
-		return
-	}
-	p.fault(p.tok.at, "expected a field's name, got %s", p.tok)
-	for !p.tok.isAny("}>") && p.tok.kind != tokenEnd && p.tok.kind != tokenWord {
-		if p.tok.isAny("{<[") {
-			p.skipBalanced()
-		} else {
-			p.next()
-		}
-	}
-	if p.tok.kind == tokenWord && p.tok.raw[0] == '-' {
-		p.next()
-	}
-}
-
 // skipColon moves over a colon and reports whether there was one.
 func (p *parser) skipColon() bool {
 	if p.tok.is(':') {
@@ -169,7 +141,7 @@ func (p *parser) field(m record, seen seenFields) {
 	}
 	switch {
 	case fd.IsMap():
-		p.values(func(int) { p.entry(fd, m.Mutable(fd).Map()) }, true)
+		p.values(func() { p.entry(fd, m.Mutable(fd).Map()) }, true)
 	case fd.IsList():
 		p.list(fd, m.Mutable(fd).List())
 	default:
@@ -200,144 +172,6 @@ func (p *parser) once(fd protoreflect.FieldDescriptor, seen seenFields, name tok
 	return true
 }
 
-// list reads the values of a repeated field: one, or several in brackets.
-func (p *parser) list(fd protoreflect.FieldDescriptor, list protoreflect.List) {
-	field := p.path[len(p.path)-1]
-	defer func() { p.path[len(p.path)-1] = field }()
-	p.values(func(int) {
-		p.path[len(p.path)-1] = fmt.Sprintf("%s[%d]", field, list.Len())
-		v, ok := p.value(fd, list.NewElement)
-		if !ok {
-			v = list.NewElement() // keeps the numbers of those that follow
-		}
-		list.Append(v)
-	}, fd.Message() != nil)
-}
-
-// values calls one for each value that follows: for all in a list in brackets,
-// else once.
-func (p *parser) values(one func(i int), messages bool) {
-	if !p.tok.is('[') {
-		one(0)
-		return
-	}
-	open := p.tok
-	p.next()
-	if p.tok.is(']') {
-		p.next()
-		return
-	}
-	for i := 0; ; i++ {
-		one(i)
-		switch {
-		case p.tok.is(']'):
-			p.next()
-			return
-		case p.tok.is(','):
-			p.next()
-			if p.tok.is(']') {
-				p.fault(p.tok.at, "a list cannot end in a comma; expected another value, or ] without the comma")
-				p.next()
-				return
-			}
-		case p.tok.isScalar() && !messages && !p.atField(), p.tok.isAny("{<") && messages:
-			p.fault(p.tok.at, "',' is missing before %s", p.tok)
-		default:
-			p.fault(p.tok.at, "expected ',' or the ] of the list that begins %s, got %s", p.where(&open), p.tok)
-			p.leaveList()
-			return
-		}
-	}
-}
-
-// leaveList moves on after a list that is not as it should be: behind its
-// bracket if that comes before anything that looks like the next field.
-func (p *parser) leaveList() {
-	for p.tok.kind != tokenEnd && !p.tok.isAny("}>") && !p.atField() {
-		switch {
-		case p.tok.is(']'):
-			p.next()
-			return
-		case p.tok.isAny("{<["):
-			p.skipBalanced()
-		default:
-			p.next()
-		}
-	}
-}
-
-// atField reports whether the token looks like the name of a field.
-func (p *parser) atField() bool {
-	c := p.lex.peek()
-	return p.tok.kind == tokenWord && (c == ':' || c == '{' || c == '<')
-}
-
-// value reads one value of a field; fresh makes the message for it.
-func (p *parser) value(fd protoreflect.FieldDescriptor, fresh func() protoreflect.Value) (protoreflect.Value, bool) {
-	if fd.Message() != nil {
-		v := fresh()
-		return v, p.body(fd, v.Message())
-	}
-	switch {
-	case p.tok.isAny("{<["):
-		p.fault(p.tok.at, "expected %s, got %s", wanted(fd), map[bool]string{true: "a list", false: "a message"}[p.tok.is('[')])
-		p.skipBalanced()
-		return protoreflect.Value{}, false
-	case p.tok.kind == tokenBad:
-		p.fault(p.tok.at, "expected %s, got %s", wanted(fd), p.tok)
-		p.next()
-		return protoreflect.Value{}, false
-	case !p.tok.isScalar() || p.atField():
-		p.fault(p.tok.at, "the value is missing; expected %s, got %s", wanted(fd), p.tok)
-		return protoreflect.Value{}, false
-	}
-	t := p.tok
-	p.next()
-	v, ok := scalar(fd, t)
-	switch {
-	case len(t.wrong) > 0:
-		return v, false // next has said so
-	case ok:
-		return v, true
-	case t.kind == tokenString && fd.Kind() == protoreflect.StringKind:
-		p.fault(t.at, "the escapes of the string do not make UTF-8; expected text")
-	case t.kind == tokenWord && fd.Kind() == protoreflect.EnumKind:
-		p.fault(t.at, "unknown value %s; expected %s", t, wanted(fd))
-	default:
-		p.fault(t.at, "expected %s, got %s", wanted(fd), t)
-	}
-	return v, false
-}
-
-// body reads the braces of a message and what is in them.
-func (p *parser) body(fd protoreflect.FieldDescriptor, m record) bool {
-	if p.tok.isAny("{<") {
-		open := p.tok
-		p.next()
-		p.message(m, &open)
-		return true
-	}
-	switch {
-	case p.tok.is('['):
-		p.fault(p.tok.at, "expected %s, got a list", wanted(fd))
-		p.skipBalanced()
-	case p.tok.isScalar() && !p.atField():
-		p.fault(p.tok.at, "expected %s, got %s", wanted(fd), p.tok)
-		p.next()
-	default:
-		p.fault(p.tok.at, "the value is missing; expected %s, got %s", wanted(fd), p.tok)
-	}
-	return false
-}
-
-// entry reads one entry of a map, which is written as a message.
-func (p *parser) entry(fd protoreflect.FieldDescriptor, m protoreflect.Map) {
-	e := &mapEntry{field: fd, into: m}
-	if p.body(fd, e) {
-		e.store()
-	}
-}
-
 // where says where a token is.
 func (p *parser) where(t *token) string {
 	line, col := p.faults.position(t.at)
@@ -353,33 +187,4 @@ func closing(open *token) string {
 		return ">"
 	}
 	return "]"
-}
-
-// skipValue moves over the value of a field that is not known. Without a colon
-// before it a word is the next field rather than a value.
-func (p *parser) skipValue(colon bool) {
-	switch {
-	case p.tok.isAny("{<["):
-		p.skipBalanced()
-	case p.atField():
-	case p.tok.isScalar() && (colon || p.tok.kind != tokenWord), p.tok.kind == tokenBad:
-		p.next()
-	}
-}
-
-// skipBalanced moves behind the mark that closes the one that is the token.
-func (p *parser) skipBalanced() {
-	depth := 0
-	for p.tok.kind != tokenEnd {
-		switch {
-		case p.tok.isAny("{<["):
-			depth++
-		case p.tok.isAny("}>]"):
-			depth--
-		}
-		p.next()
-		if depth == 0 {
-			return
-		}
-	}
 }

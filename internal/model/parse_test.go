@@ -325,6 +325,23 @@ var faultyTexts = []struct {
 		},
 	},
 	{
+		"letters that cannot be printed", "max_batch_size: \x01\xff\nplatform: 'a'\n'b' 3",
+		[]string{
+			`c:1:17: max_batch_size: expected an integer from -2147483648 to 2147483647, got "\x01\xff"`,
+			"c:3:5: expected a field's name, got 3",
+		},
+	},
+	{
+		"a long value over several lines", "max_batch_size: \"0123456789012345678901234567890123456789é\" name: 'a'\n'b' platform 'a'\n'b' backend: 3 max_batch_size: 'a'\n'b'",
+		[]string{
+			`c:1:17: max_batch_size: expected an integer from -2147483648 to 2147483647, got "012345678901234567890123456789012345678…`,
+			"c:2:5: platform: ':' is missing after platform; expected platform: and a string in quotes",
+			"c:3:14: backend: expected a string in quotes, got 3",
+			"c:3:16: max_batch_size: max_batch_size is given twice, first at 1:1; expected it once",
+			"c:3:32: max_batch_size: expected an integer from -2147483648 to 2147483647, got 'a'…",
+		},
+	},
+	{
 		"a name with a dash", "max-batch-size: 8\nplatform: 3",
 		[]string{
 			"c:1:1: expected a field's name, got max-batch-size",
