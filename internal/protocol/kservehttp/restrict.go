@@ -57,6 +57,24 @@ type Restriction struct {
 	Value  string
 }
 
+// ParseRestriction reads the flag's form "<api>[,<api>...]:<header>=<value>".
+func ParseRestriction(s string) (Restriction, error) {
+	names, pair, ok := strings.Cut(s, ":")
+	header, value, ok2 := strings.Cut(pair, "=")
+	if !ok || !ok2 || header == "" {
+		return Restriction{}, fmt.Errorf("restricted API %q: want <api>[,<api>...]:<header>=<value>", s)
+	}
+	r := Restriction{Header: header, Value: value}
+	for name := range strings.SplitSeq(names, ",") {
+		api, err := ParseAPI(name)
+		if err != nil {
+			return Restriction{}, fmt.Errorf("restricted API %q: %w", s, err)
+		}
+		r.APIs = append(r.APIs, api)
+	}
+	return r, nil
+}
+
 // restrictions hold for each API the header it asks for, if any.
 type restrictions [apiCount]*Restriction
 

@@ -1,0 +1,85 @@
+# `make help` lists the targets. Everything that is made lies under build/.
+
+GO      ?= go
+PYTHON  ?= python3
+BIN     := build/shoal
+PYLIB   := build/python
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo 0.1.0)
+FUZZTIME ?= 20s
+ARGS    ?=
+
+# Nothing of ours uses cgo: the build needs nothing but Go.
+export CGO_ENABLED ?= 0
+
+.DEFAULT_GOAL := help
+.PHONY: help build run test test-go test-e2e runtime check race fuzz lint fmt golden generate install \
+	bench-size bench-triton bench-go clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## build the binary into build/shoal
+	$(GO) build -trimpath -ldflags '-s -w' -o $(BIN) ./cmd/shoal
+
+runtime: build ## get ONNX Runtime into the user's data folder, unless one is found
+	$(BIN) runtime install --if-missing
+
+run: runtime ## serve the demo models and show a request (ARGS adds flags)
+	$(BIN) serve --demo $(ARGS)
+
+test: test-go test-e2e ## run all tests; needs Go, Python 3 and pip, no C compiler
+
+test-go: runtime ## run the Go tests
+	$(GO) test ./...
+
+test-e2e: runtime $(PYLIB)/.done ## run the real clients against the built binary
+	SHOAL=$(abspath $(BIN)) PYTHONPATH=$(abspath $(PYLIB)) $(PYTHON) -m pytest -q test/e2e
+
+$(PYLIB)/.done: test/e2e/requirements.txt
+	rm -rf $(PYLIB)
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --target $(PYLIB) -r $<
+	touch $@
+
+check: lint test race fuzz ## what CI runs
+
+race: runtime ## run the Go tests under the race detector; needs a C compiler
+	CGO_ENABLED=1 $(GO) test -race ./...
+
+fuzz: ## run every fuzz target for FUZZTIME (20s)
+	@set -e; for pkg in $$($(GO) list ./...); do \
+		dir=$$($(GO) list -f '{{.Dir}}' $$pkg); \
+		for target in $$(grep -hoE '^func Fuzz[A-Za-z0-9]+' $$dir/*_test.go 2>/dev/null | sed 's/func //'); do \
+			echo "fuzz $$pkg $$target"; \
+			$(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$pkg; \
+		done; \
+	done
+
+lint: ## gofumpt, vet, staticcheck, generated files fresh
+	@out=$$($(GO) tool -modfile=tools.mod gofumpt -l cmd internal bench); test -z "$$out" || { echo "gofumpt (make fmt mends it):"; echo "$$out"; exit 1; }
+	$(GO) vet ./...
+	$(GO) tool -modfile=tools.mod staticcheck ./...
+	GOOS=darwin GOARCH=arm64 $(GO) build ./...
+	GOOS=linux GOARCH=arm64 $(GO) build ./...
+
+fmt: ## format the Go code
+	$(GO) tool -modfile=tools.mod gofumpt -w cmd internal bench
+
+golden: runtime $(PYLIB)/.done ## rewrite recorded answers; review the diff
+	$(GO) test ./... -update
+	UPDATE_GOLDEN=1 SHOAL=$(abspath $(BIN)) PYTHONPATH=$(abspath $(PYLIB)) $(PYTHON) -m pytest -q test/e2e
+
+generate: ## make the protocol's Go code from proto/ anew; fetches protoc through pip
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --target build/protoc grpcio-tools==1.76.0
+	GOBIN=$(abspath build) $(GO) install google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.12
+	PATH=$(abspath build):$$PATH PYTHONPATH=build/protoc $(PYTHON) -m grpc_tools.protoc -I proto \
+		--go_out=. --go_opt=module=shoal model_config.proto grpc_service.proto
+
+install: build ## install shoal and a tritonserver link into PREFIX/bin (default /usr/local)
+	install -D $(BIN) $(or $(PREFIX),/usr/local)/bin/shoal
+	ln -sf shoal $(or $(PREFIX),/usr/local)/bin/tritonserver
+
+bench-go: runtime ## Go benchmarks beside the code
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+clean: ## remove build/
+	rm -rf build

@@ -1,0 +1,139 @@
+// Package arch tests the shape of the module itself: which package may import
+// which, and that nothing uses cgo.
+package arch
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// floors lists the house from the ground up. A package may import those on
+// lower floors, and those below its own folder; what stands on one floor does
+// not know its neighbours.
+var floors = [][]string{
+	{"internal/tensor", "internal/status"},
+	{"internal/model/modelpb"},
+	{"internal/infer", "internal/model"},
+	{"internal/backend"},
+	{"internal/sched", "internal/backend/backendtest"},
+	{"internal/backend/onnx/ort"},
+	{"internal/backend/onnx/library"},
+	{"internal/backend/onnx/onnxtest"},
+	{"internal/backend/identity", "internal/backend/onnx", "internal/repository"},
+	{"internal/engine"},
+	{"internal/protocol/kservegrpc/inferencepb"},
+	{"internal/protocol/kservehttp", "internal/protocol/kservegrpc", "internal/metrics", "internal/demo", "internal/load"},
+	{"internal/cli", "bench/internal/peer", "bench/internal/report"},
+	{"cmd/shoal", "bench/size", "bench/triton"},
+}
+
+const root = "../.."
+
+func TestPackagesImportOnlyLowerFloors(t *testing.T) {
+	floor := make(map[string]int)
+	for i, names := range floors {
+		for _, n := range names {
+			floor[n] = i
+		}
+	}
+	for file, imports := range imports(t) {
+		pkg := filepath.ToSlash(filepath.Dir(file))
+		if pkg == "internal/arch" {
+			continue
+		}
+		at, known := floor[pkg]
+		if !known {
+			t.Errorf("%s: package %s has no floor; give it one here and a line in ARCHITECTURE.md", file, pkg)
+			continue
+		}
+		for _, imp := range imports {
+			name, ours := strings.CutPrefix(imp, "shoal/")
+			if !ours || name == pkg || strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			if floor[name] >= at {
+				t.Errorf("%s imports %s, which does not stand below it", file, name)
+			}
+		}
+	}
+}
+
+func TestNothingUsesCgo(t *testing.T) {
+	for file, imports := range imports(t) {
+		for _, imp := range imports {
+			if imp == "C" {
+				t.Errorf("%s imports C; native libraries are loaded at run time, under internal/backend", file)
+			}
+		}
+	}
+}
+
+// TestOnlyBackendsLoadNativeCode keeps purego where conventions want it.
+func TestOnlyBackendsLoadNativeCode(t *testing.T) {
+	for file, imports := range imports(t) {
+		for _, imp := range imports {
+			if imp == "github.com/ebitengine/purego" && !strings.HasPrefix(file, "internal/backend/") {
+				t.Errorf("%s imports purego, got a file outside internal/backend", file)
+			}
+		}
+	}
+}
+
+func TestEveryPackageHasItsLineInTheArchitecture(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "ARCHITECTURE.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, names := range floors {
+		for _, n := range names {
+			short := strings.TrimPrefix(n, "internal/")
+			if !strings.Contains(string(text), "`"+short+"`") {
+				t.Errorf("ARCHITECTURE.md does not mention `%s`", short)
+			}
+		}
+	}
+}
+
+// imports returns what each Go file of the module imports, by its path.
+func imports(t *testing.T) map[string][]string {
+	t.Helper()
+	found := make(map[string][]string)
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == "testdata" || d.Name() == "build" || (strings.HasPrefix(d.Name(), ".") && path != root)) {
+			return filepath.SkipDir
+		}
+		if !strings.HasSuffix(path, ".go") {
+			return nil
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		found[rel] = nil
+		for _, spec := range f.Imports {
+			imp, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				return err
+			}
+			found[rel] = append(found[rel], imp)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}

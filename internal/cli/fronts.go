@@ -1,0 +1,208 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"regexp"
+	"strings"
+	"time"
+
+	"shoal/internal/engine"
+	"shoal/internal/metrics"
+	"shoal/internal/protocol/kservegrpc"
+	"shoal/internal/protocol/kservehttp"
+)
+
+// startFronts opens every endpoint before it serves any, so that a port that is
+// taken ends the start before a model is loaded.
+func (f *serveFlags) startFronts(l *life, e *engine.Engine) error {
+	steps := []struct {
+		wanted bool
+		at     endpoint
+		start  func(*life, *engine.Engine, net.Listener) (front, error)
+	}{
+		{f.http.allow, f.http.endpoint(), f.startHTTP},
+		{f.grpc.allow, f.grpc.endpoint(), f.startGRPC},
+		{f.metrics.allow, f.metrics.endpoint(f.http.address), f.startMetrics},
+	}
+	listeners := make([]net.Listener, len(steps))
+	closeAll := func() {
+		for _, ln := range listeners {
+			if ln != nil {
+				_ = ln.Close()
+			}
+		}
+	}
+	for i, s := range steps {
+		if !s.wanted {
+			continue
+		}
+		ln, err := s.at.listen(context.Background())
+		if err != nil {
+			closeAll()
+			return err
+		}
+		listeners[i] = ln
+	}
+	for i, s := range steps {
+		if !s.wanted {
+			continue
+		}
+		address := listeners[i].Addr().String()
+		front, err := s.start(l, e, listeners[i])
+		listeners[i] = nil // the front owns it
+		if err != nil {
+			closeAll()
+			return err
+		}
+		l.fronts = append(l.fronts, front)
+		l.addresses[front.protocol] = address
+		l.log.Info("listening", "protocol", front.protocol, "address", address)
+	}
+	return f.startPprof(l)
+}
+
+func (f *httpFlags) endpoint() endpoint {
+	return endpoint{"http", f.address, f.port, f.reuse, "--http-address", "--http-port"}
+}
+
+func (f *grpcFlags) endpoint() endpoint {
+	return endpoint{"grpc", f.address, f.port, f.reuse, "--grpc-address", "--grpc-port"}
+}
+
+// endpoint returns where metrics are served. They follow HTTP's host, but not
+// its socket file.
+func (f *metricsFlags) endpoint(httpAddress string) endpoint {
+	address := f.address
+	if address == "" {
+		address = httpAddress
+		if strings.HasPrefix(address, unixPrefix) {
+			address = "127.0.0.1"
+		}
+	}
+	return endpoint{"metrics", address, f.port, false, "--metrics-address", "--metrics-port"}
+}
+
+func (f *serveFlags) startHTTP(l *life, e *engine.Engine, ln net.Listener) (front, error) {
+	h := &f.http
+	opt := kservehttp.Options{
+		MaxInputSize: h.maxInput, MaxBodySize: h.maxBody, MaxHeaderSize: h.maxHeader, MaxConnections: h.maxConnections,
+		IdleTimeout: seconds(h.idleTimeout), HeaderTimeout: seconds(h.headerTimeout), StallTimeout: seconds(h.bodyTimeout),
+		Log: l.log,
+	}
+	var errs []error
+	var err error
+	if opt.Forward, err = pattern("--http-header-forward-pattern", h.forward); err != nil {
+		errs = append(errs, err)
+	}
+	for _, text := range h.restricted {
+		rule, err := kservehttp.ParseRestriction(text)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("--http-restricted-api: %w", err))
+		}
+		opt.Restrictions = append(opt.Restrictions, rule)
+	}
+	if err := errors.Join(errs...); err != nil {
+		_ = ln.Close()
+		return front{}, err
+	}
+	s, err := kservehttp.Start(opt, e, ln)
+	if err != nil {
+		return front{}, err
+	}
+	return front{"http", s.Close}, nil
+}
+
+func (f *serveFlags) startGRPC(l *life, e *engine.Engine, ln net.Listener) (front, error) {
+	g := &f.grpc
+	opt := kservegrpc.Options{
+		MaxMessage: g.maxMessage,
+		Keepalive: kservegrpc.Keepalive{
+			Time: millis(g.keepalive), Timeout: millis(g.keepaliveWait), PermitWithoutCalls: g.permitNoCalls,
+			MinPingInterval: millis(g.minPing), MaxAge: millis(g.maxAge), MaxAgeGrace: millis(g.maxAgeGrace),
+		},
+		Log: l.log,
+	}
+	if g.ssl || g.sslMutual {
+		opt.TLS = kservegrpc.TLS{Use: true, Mutual: g.sslMutual, Cert: g.cert, Key: g.key, Root: g.root}
+	}
+	var errs []error
+	var err error
+	if opt.Compression, err = kservegrpc.ParseCompression(g.compression); err != nil {
+		errs = append(errs, fmt.Errorf("--grpc-infer-response-compression-level: %w", err))
+	}
+	for _, text := range g.restricted {
+		rule, err := kservegrpc.ParseRestriction(text)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("--grpc-restricted-protocol: %w", err))
+		}
+		opt.Restricted = append(opt.Restricted, rule)
+	}
+	if opt.ForwardHeaders, err = pattern("--grpc-header-forward-pattern", g.forward); err != nil {
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		_ = ln.Close()
+		return front{}, err
+	}
+	s, err := kservegrpc.Start(opt, e, ln)
+	if err != nil {
+		return front{}, err
+	}
+	return front{"grpc", s.Close}, nil
+}
+
+// pattern compiles the regular expression of a flag; an empty one is nil.
+func pattern(flag, text string) (*regexp.Regexp, error) {
+	if text == "" {
+		return nil, nil
+	}
+	re, err := regexp.Compile(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
+	return re, nil
+}
+
+func millis(n int) time.Duration  { return time.Duration(n) * time.Millisecond }
+func seconds(n int) time.Duration { return time.Duration(n) * time.Second }
+
+func (f *serveFlags) startMetrics(l *life, e *engine.Engine, ln net.Listener) (front, error) {
+	s := &http.Server{Handler: metrics.NewHandler(e, l.log), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
+	l.serve("metrics", s, ln)
+	return front{"metrics", s.Shutdown}, nil
+}
+
+// startPprof serves profiles of the process, when they are asked for.
+func (f *serveFlags) startPprof(l *life) error {
+	if f.pprof == "" {
+		return nil
+	}
+	ln, err := net.Listen("tcp", f.pprof)
+	if err != nil {
+		return fmt.Errorf("cannot listen on the address given by --pprof-address: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	s := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	l.serve("pprof", s, ln)
+	l.fronts = append(l.fronts, front{"pprof", func(context.Context) error { return s.Close() }})
+	l.log.Info("listening", "protocol", "pprof", "address", ln.Addr().String())
+	return nil
+}
+
+// serve runs a server of the standard library until its front is closed.
+func (l *life) serve(protocol string, s *http.Server, ln net.Listener) {
+	go func() {
+		if err := s.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+			l.broken <- fmt.Errorf("serving %s: %w", protocol, err)
+		}
+	}()
+}

@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"shoal/internal/engine"
+)
+
+// A life is the running of a server: the signals that end it, the fronts that
+// were started and the order in which they stop.
+type life struct {
+	log     *slog.Logger
+	timeout time.Duration
+	asked   chan struct{} // closed at the first signal
+	broken  chan error    // a front that ended by itself
+	signals chan os.Signal
+	wg      sync.WaitGroup
+
+	fronts    []front
+	addresses map[string]string // by protocol
+}
+
+// A front is a protocol that is being served.
+type front struct {
+	protocol string
+	close    func(context.Context) error
+}
+
+// startLife begins to listen to signals.
+func startLife(log *slog.Logger, timeout time.Duration) *life {
+	l := &life{
+		log: log, timeout: timeout,
+		asked: make(chan struct{}), broken: make(chan error, 8), signals: make(chan os.Signal, 4),
+		addresses: make(map[string]string),
+	}
+	signal.Notify(l.signals, syscall.SIGTERM, os.Interrupt)
+	l.wg.Go(l.watch)
+	return l
+}
+
+// watch turns the first signal into a request to stop and the second into the
+// end of the process.
+func (l *life) watch() {
+	asked := false
+	for s := range l.signals {
+		if asked {
+			l.log.Warn("stopping at once, on a second signal", "signal", s.String())
+			os.Exit(exitFailed)
+		}
+		asked = true
+		l.log.Info("stopping: finishing what is in flight", "signal", s.String(), "timeout", l.timeout)
+		close(l.asked)
+	}
+}
+
+// end stops listening to signals.
+func (l *life) end() {
+	signal.Stop(l.signals)
+	close(l.signals)
+	l.wg.Wait()
+}
+
+func (l *life) stopping() bool {
+	select {
+	case <-l.asked:
+		return true
+	default:
+		return false
+	}
+}
+
+// wait returns when a signal came and everything has stopped, or when a front
+// broke.
+func (l *life) wait(e *engine.Engine) error {
+	select {
+	case <-l.asked:
+		return l.stop(e)
+	case err := <-l.broken:
+		return errors.Join(err, l.stop(e))
+	}
+}
+
+// stop ends the server from the top down: not ready, no more connections,
+// requests in flight finished, models freed.
+func (l *life) stop(e *engine.Engine) error {
+	begin := time.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), l.timeout)
+	defer cancel()
+	e.Stop()
+	var wg sync.WaitGroup
+	for _, f := range l.fronts {
+		wg.Go(func() {
+			if err := f.close(ctx); err != nil {
+				l.log.Warn("closing with requests in flight", "protocol", f.protocol, "err", err)
+			}
+		})
+	}
+	wg.Wait()
+	if err := e.Close(ctx); err != nil {
+		l.log.Error("Exit timeout expired. Exiting immediately.", "err", err)
+		return errExitTimeout
+	}
+	l.log.Info("stopped", "after", time.Since(begin).Round(time.Millisecond))
+	return nil
+}
+
+var errExitTimeout = errors.New("requests were still in flight when --exit-timeout-secs was over")

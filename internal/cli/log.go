@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+)
+
+// logFlags say what is logged, where and in which form.
+type logFlags struct {
+	verbose              int
+	info, warning, error bool
+	format               string
+	file                 string
+	json                 bool
+}
+
+func (l *logFlags) add(g *flagGroup) {
+	g.number(&l.verbose, "log-verbose", 0, "log more from level 1 on")
+	g.truth(&l.info, "log-info", true, "log changes of state")
+	g.truth(&l.warning, "log-warning", true, "log what may heal by itself")
+	g.truth(&l.error, "log-error", true, "log lost work")
+	g.text(&l.format, "log-format", "default", "how times are written: default (local, RFC 3339) or ISO8601 (UTC)")
+	g.text(&l.file, "log-file", "", "append the log to this file rather than standard error")
+	g.toggle(&l.json, "log-json", "log JSON lines")
+}
+
+// open returns the logger and a function that closes its file.
+func (l *logFlags) open(stderr io.Writer) (*slog.Logger, func(), error) {
+	w, closeFile := stderr, func() {}
+	if l.file != "" {
+		f, err := os.OpenFile(l.file, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+		if err != nil {
+			return nil, nil, fmt.Errorf("open the log given by --log-file: %w", err)
+		}
+		w, closeFile = f, func() { _ = f.Close() }
+	}
+	opt := &slog.HandlerOptions{Level: slog.LevelInfo}
+	if l.verbose > 0 {
+		opt.Level = slog.LevelDebug
+	}
+	switch l.format {
+	case "default":
+	case "ISO8601":
+		opt.ReplaceAttr = utcTimes
+	default:
+		return nil, nil, fmt.Errorf("--log-format is %q, want default or ISO8601", l.format)
+	}
+	var h slog.Handler = slog.NewTextHandler(w, opt)
+	if l.json {
+		h = slog.NewJSONHandler(w, opt)
+	}
+	return slog.New(&levelHandler{h, l}), closeFile, nil
+}
+
+func utcTimes(_ []string, a slog.Attr) slog.Attr {
+	if a.Key == slog.TimeKey && a.Value.Kind() == slog.KindTime {
+		a.Value = slog.StringValue(a.Value.Time().UTC().Format(time.RFC3339))
+	}
+	return a
+}
+
+// levelHandler lets each level be turned off by itself.
+type levelHandler struct {
+	slog.Handler
+	flags *logFlags
+}
+
+func (h *levelHandler) Enabled(ctx context.Context, level slog.Level) bool {
+	switch {
+	case level >= slog.LevelError && !h.flags.error,
+		level >= slog.LevelWarn && level < slog.LevelError && !h.flags.warning,
+		level >= slog.LevelInfo && level < slog.LevelWarn && !h.flags.info:
+		return false
+	}
+	return h.Handler.Enabled(ctx, level)
+}
+
+func (h *levelHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &levelHandler{h.Handler.WithAttrs(attrs), h.flags}
+}
+
+func (h *levelHandler) WithGroup(name string) slog.Handler {
+	return &levelHandler{h.Handler.WithGroup(name), h.flags}
+}

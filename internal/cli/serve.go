@@ -1,0 +1,159 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"shoal/internal/backend"
+	"shoal/internal/backend/identity"
+	"shoal/internal/backend/onnx"
+	"shoal/internal/backend/onnx/library"
+	"shoal/internal/demo"
+	"shoal/internal/engine"
+)
+
+func newServe(def serveDefaults) *cobra.Command {
+	f := &serveFlags{}
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve the models of a repository over HTTP and gRPC",
+		Long: `Serve loads every model of the repositories, answers the KServe v2 protocol over
+HTTP (port 8000) and gRPC (port 8001), and gives metrics on port 8002. It runs
+until SIGTERM or SIGINT, then finishes what is in flight; a second signal stops
+it at once.`,
+		Example: `  shoal serve --demo
+  shoal serve --model-repository ./models
+  shoal serve --model-repository ./models --http-port 0 --allow-grpc=false`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.check(); err != nil {
+				return misused(cmd, err)
+			}
+			return serve(f, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	f.add(cmd, def)
+	cmd.SetUsageFunc(groupedUsage)
+	cmd.SetFlagErrorFunc(misused)
+	return cmd
+}
+
+// serve runs the server until a signal ends it.
+func serve(f *serveFlags, stdout, stderr io.Writer) error {
+	begin := time.Now()
+	log, closeLog, err := f.log.open(stderr)
+	if err != nil {
+		return err
+	}
+	defer closeLog()
+	if f.demo {
+		dir, err := demo.Write()
+		if err != nil {
+			return fmt.Errorf("write the demo repository: %w", err)
+		}
+		defer func() { _ = os.RemoveAll(dir) }()
+		f.repositories = append(f.repositories, dir)
+	}
+	backends, err := f.backends(log)
+	if err != nil {
+		return err
+	}
+	e := engine.New(engine.Options{
+		Name: f.id, Version: Version, Repositories: f.repositories, Backends: backends,
+		ConfigName: f.configName, NoAutoComplete: f.noAutoComplete || f.strictConfig,
+		LooseReadiness: !f.strictReady, LoadThreads: f.loadThreads, Log: log,
+	})
+	life := startLife(log, time.Duration(f.exitTimeout)*time.Second)
+	defer life.end()
+	if err := f.startFronts(life, e); err != nil {
+		life.stop(e)
+		return err
+	}
+	if err := life.load(e); err != nil {
+		life.stop(e)
+		return err
+	}
+	if life.stopping() {
+		return life.stop(e)
+	}
+	writeTable(stderr, e, f.log.json, log)
+	if err := e.Failed(); err != nil && f.exitOnError {
+		life.stop(e)
+		return fmt.Errorf("failed to load all models; mend them, or serve the others with --exit-on-error=false:\n%w", err)
+	}
+	log.Info("ready", "after", time.Since(begin).Round(time.Millisecond))
+	if f.demo {
+		showDemo(stdout, life.addresses["http"])
+	}
+	return life.wait(e)
+}
+
+// backends returns the ways of running models that this server has.
+func (f *serveFlags) backends(log *slog.Logger) ([]backend.Backend, error) {
+	settings, err := f.backendSettings()
+	if err != nil {
+		return nil, err
+	}
+	ort := onnx.New(onnx.Options{
+		Library: func() (string, error) { return library.Find(library.Environment(f.library, os.Getenv)) },
+		Config:  mergeSettings(settings[""], settings["onnxruntime"]),
+		Logger:  log,
+	})
+	return []backend.Backend{identity.Backend{}, ort}, nil
+}
+
+// mergeSettings returns the settings for all backends with one's own over them.
+func mergeSettings(all, own map[string]string) map[string]string {
+	merged := make(map[string]string, len(all)+len(own))
+	for _, m := range []map[string]string{all, own} {
+		for k, v := range m {
+			merged[k] = v
+		}
+	}
+	return merged
+}
+
+// writeTable shows what became of every model.
+func writeTable(w io.Writer, e *engine.Engine, json bool, log *slog.Logger) {
+	if json {
+		for _, m := range e.Index(false) {
+			log.Info("model", "model", m.Name, "version", m.Version, "state", m.State, "reason", m.Reason)
+		}
+		return
+	}
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "MODEL\tVERSION\tSTATUS")
+	for _, m := range e.Index(false) {
+		version, reason := "-", ""
+		if m.Version != 0 {
+			version = fmt.Sprint(m.Version)
+		}
+		if m.Reason != "" {
+			reason = ": " + m.Reason
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%s%s\n", m.Name, version, m.State, reason)
+	}
+	_ = tw.Flush() // a standard error that is gone needs no table
+}
+
+// load loads the models, unless a signal comes first.
+func (l *life) load(e *engine.Engine) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- e.LoadAll(ctx) }()
+	select {
+	case err := <-done:
+		return err
+	case <-l.asked:
+		cancel()
+		return <-done
+	}
+}

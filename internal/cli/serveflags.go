@@ -1,0 +1,205 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// serveDefaults are what differs between `shoal serve` and `tritonserver`.
+type serveDefaults struct{ id string }
+
+var (
+	shoalDefaults  = serveDefaults{id: "shoal"}
+	tritonDefaults = serveDefaults{id: "triton"}
+)
+
+// serveFlags are the flags of the serve command. Those that tritonserver has
+// too go by the same names and defaults.
+type serveFlags struct {
+	repositories   []string
+	demo           bool
+	id             string
+	configName     string
+	controlMode    string
+	noAutoComplete bool
+	strictConfig   bool
+	strictReady    bool
+	exitOnError    bool
+	loadThreads    int
+	backendConfig  []string
+	library        string
+
+	http    httpFlags
+	grpc    grpcFlags
+	metrics metricsFlags
+	log     logFlags
+
+	exitTimeout int
+	pprof       string
+}
+
+type httpFlags struct {
+	allow          bool
+	address        string
+	port           int
+	reuse          bool
+	maxInput       int64
+	maxBody        int64
+	maxHeader      int
+	maxConnections int
+	headerTimeout  int
+	bodyTimeout    int
+	idleTimeout    int
+	forward        string
+	restricted     []string
+}
+
+type grpcFlags struct {
+	allow         bool
+	address       string
+	port          int
+	reuse         bool
+	maxMessage    int
+	compression   string
+	ssl           bool
+	sslMutual     bool
+	cert          string
+	key           string
+	root          string
+	keepalive     int
+	keepaliveWait int
+	permitNoCalls bool
+	maxPings      int
+	minPing       int
+	maxStrikes    int
+	maxAge        int
+	maxAgeGrace   int
+	forward       string
+	restricted    []string
+}
+
+type metricsFlags struct {
+	allow   bool
+	address string
+	port    int
+}
+
+func (f *serveFlags) add(cmd *cobra.Command, def serveDefaults) {
+	g := group(cmd, "Models")
+	g.texts(&f.repositories, "model-repository", "`folder` of models to serve; may be given several times")
+	g.texts(&f.repositories, "model-store", "another name for --model-repository")
+	g.set.Lookup("model-store").Hidden = true
+	g.toggle(&f.demo, "demo", "serve the small repository inside this binary (models digits and add_sub)")
+	g.text(&f.id, "id", def.id, "the server's name in its metadata")
+	g.text(&f.configName, "model-config-name", "", "read configs/`name`.pbtxt of a model that has it rather than config.pbtxt")
+	g.text(&f.controlMode, "model-control-mode", "none", "none: load everything at start (explicit and poll are not served yet)")
+	g.toggle(&f.noAutoComplete, "disable-auto-complete-config", "do not fill in configurations from the model files")
+	g.truth(&f.strictConfig, "strict-model-config", false, "an older name: true is --disable-auto-complete-config")
+	g.truth(&f.strictReady, "strict-readiness", true, "ready only when every model is")
+	g.truth(&f.exitOnError, "exit-on-error", true, "leave when a model does not load")
+	g.number(&f.loadThreads, "model-load-thread-count", 4, "how many models load at once")
+	g.texts(&f.backendConfig, "backend-config", "`setting` of a backend: [backend,]name=value, such as onnxruntime,default-max-batch-size=8")
+	g.text(&f.library, "onnxruntime-library", "", "`path` of ONNX Runtime's library; `shoal runtime list` shows what is found without")
+	f.http.add(group(cmd, "HTTP"))
+	f.grpc.add(group(cmd, "gRPC"))
+	f.metrics.add(group(cmd, "Metrics"))
+	f.log.add(group(cmd, "Logging"))
+	g = group(cmd, "Process")
+	g.number(&f.exitTimeout, "exit-timeout-secs", 30, "how long requests in flight may take to end after SIGTERM or SIGINT")
+	g.text(&f.pprof, "pprof-address", "", "serve Go's profiles under /debug/pprof on this `host:port`; off when empty")
+	g.ignored("http-thread-count", "grpc-infer-thread-count", "grpc-infer-allocation-pool-size", "grpc-max-response-pool-size",
+		"metrics-interval-ms", "allow-gpu-metrics", "allow-cpu-metrics", "backend-directory", "cache-directory", "repoagent-directory",
+		"pinned-memory-pool-byte-size", "cuda-memory-pool-byte-size", "min-supported-compute-capability", "buffer-manager-thread-count",
+		"enable-peer-access", "model-load-gpu-limit", "repository-poll-secs")
+}
+
+func (f *httpFlags) add(g *flagGroup) {
+	g.truth(&f.allow, "allow-http", true, "serve HTTP")
+	g.text(&f.address, "http-address", "0.0.0.0", "`host` to listen on, or unix:///path of a socket")
+	g.number(&f.port, "http-port", 8000, "0 lets the system choose; the log tells")
+	g.truth(&f.reuse, "reuse-http-port", false, "let several servers share the port")
+	g.size(&f.maxInput, "http-max-input-size", 64<<20, "largest JSON, JSON tensor, raw request and decompressed body, in `bytes`")
+	g.size(&f.maxBody, "http-max-body-size", 1<<31-1, "largest request body of any kind, in `bytes`")
+	g.number(&f.maxHeader, "http-max-header-size", 16<<10, "largest request line with headers, in `bytes`; each connection holds as much")
+	g.number(&f.maxConnections, "http-max-connections", 16384, "refuse further connections beyond so many")
+	g.number(&f.headerTimeout, "http-header-timeout-secs", 10, "how long a client may take to send a request's headers")
+	g.number(&f.bodyTimeout, "http-body-timeout-secs", 30, "how long a client may pause within a request's body, or not read its answer")
+	g.number(&f.idleTimeout, "http-idle-timeout-secs", 300, "how long a connection may stay open without a request")
+	g.text(&f.forward, "http-header-forward-pattern", "", "hand headers whose name matches this regular `expression` to the model as parameters")
+	g.texts(&f.restricted, "http-restricted-api", "`rule` apis:header=value: answer these API classes only to requests with that header")
+}
+
+func (f *grpcFlags) add(g *flagGroup) {
+	g.truth(&f.allow, "allow-grpc", true, "serve gRPC")
+	g.text(&f.address, "grpc-address", "0.0.0.0", "`host` to listen on, or unix:///path of a socket")
+	g.number(&f.port, "grpc-port", 8001, "0 lets the system choose; the log tells")
+	g.truth(&f.reuse, "reuse-grpc-port", false, "let several servers share the port")
+	g.number(&f.maxMessage, "grpc-max-message-size", 1<<31-1, "largest message in either direction, in `bytes`")
+	g.text(&f.compression, "grpc-infer-response-compression-level", "none", "compress answers: none, low, medium or high")
+	g.truth(&f.ssl, "grpc-use-ssl", false, "serve over TLS with the certificate below")
+	g.truth(&f.sslMutual, "grpc-use-ssl-mutual", false, "ask clients for a certificate too; turns TLS on")
+	g.text(&f.cert, "grpc-server-cert", "", "PEM `file` with the server's certificate")
+	g.text(&f.key, "grpc-server-key", "", "PEM `file` with the server's key")
+	g.text(&f.root, "grpc-root-cert", "", "PEM `file` with the authorities of clients' certificates")
+	g.number(&f.keepalive, "grpc-keepalive-time", 7200000, "ping a silent client after so many `milliseconds`")
+	g.number(&f.keepaliveWait, "grpc-keepalive-timeout", 20000, "close when a ping stays unanswered for so many `milliseconds`")
+	g.truth(&f.permitNoCalls, "grpc-keepalive-permit-without-calls", false, "allow pings from clients without calls")
+	g.number(&f.maxPings, "grpc-http2-max-pings-without-data", 2, "accepted for compatibility")
+	g.number(&f.minPing, "grpc-http2-min-recv-ping-interval-without-data", 300000, "shortest time between a client's pings, in `milliseconds`")
+	g.number(&f.maxStrikes, "grpc-http2-max-ping-strikes", 2, "accepted for compatibility")
+	g.number(&f.maxAge, "grpc-max-connection-age", 0, "close connections after so many `milliseconds`; 0 never does")
+	g.number(&f.maxAgeGrace, "grpc-max-connection-age-grace", 0, "how many `milliseconds` calls on such a connection may go on; 0 is no limit")
+	g.text(&f.forward, "grpc-header-forward-pattern", "", "hand metadata whose key matches this regular `expression` to the model as parameters")
+	g.texts(&f.restricted, "grpc-restricted-protocol", "`rule` protocols:key=value: answer these only to calls with that metadata")
+}
+
+func (f *metricsFlags) add(g *flagGroup) {
+	g.truth(&f.allow, "allow-metrics", true, "serve Prometheus metrics under /metrics")
+	g.text(&f.address, "metrics-address", "", "`host` to listen on, or unix:///path of a socket; empty is that of HTTP")
+	g.number(&f.port, "metrics-port", 8002, "0 lets the system choose; the log tells")
+}
+
+// check finds faults that only several flags together show.
+func (f *serveFlags) check() error {
+	var errs []error
+	if len(f.repositories) == 0 && !f.demo {
+		errs = append(errs, errors.New("--model-repository is required (or --demo, to try the server without models of your own)"))
+	}
+	switch f.controlMode {
+	case "none":
+	case "explicit", "poll":
+		errs = append(errs, fmt.Errorf("--model-control-mode=%s is not served yet; leave the flag out to load every model at start", f.controlMode))
+	default:
+		errs = append(errs, fmt.Errorf("--model-control-mode is %q, want none, explicit or poll", f.controlMode))
+	}
+	if f.exitTimeout < 0 {
+		errs = append(errs, fmt.Errorf("--exit-timeout-secs is %d, want 0 or more", f.exitTimeout))
+	}
+	if !f.http.allow && !f.grpc.allow {
+		errs = append(errs, errors.New("--allow-http and --allow-grpc are both false: nothing could ask this server for anything"))
+	}
+	return errors.Join(errs...)
+}
+
+// backendSettings sorts --backend-config by backend; "" has those for all.
+func (f *serveFlags) backendSettings() (map[string]map[string]string, error) {
+	all := make(map[string]map[string]string)
+	for _, s := range f.backendConfig {
+		backend, setting, ok := strings.Cut(s, ",")
+		if !ok {
+			backend, setting = "", s
+		}
+		name, value, ok := strings.Cut(setting, "=")
+		if !ok || name == "" {
+			return nil, fmt.Errorf("--backend-config is %q, want [backend,]name=value", s)
+		}
+		if all[backend] == nil {
+			all[backend] = make(map[string]string)
+		}
+		all[backend][name] = value
+	}
+	return all, nil
+}

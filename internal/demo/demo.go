@@ -1,0 +1,38 @@
+// Package demo carries a small model repository inside the binary, so that the
+// server can be tried without any files: a classifier of handwritten digits and
+// an add_sub model. train.py beside this file makes the models.
+package demo
+
+import (
+	"embed"
+	"io/fs"
+	"os"
+)
+
+//go:embed repository
+var files embed.FS
+
+// Write puts the repository into a new folder under the system's temporary one
+// and returns its path. The caller removes it.
+func Write() (string, error) {
+	dir, err := os.MkdirTemp("", "shoal-demo-")
+	if err != nil {
+		return "", err
+	}
+	sub, err := fs.Sub(files, "repository")
+	if err != nil {
+		return "", err
+	}
+	if err := os.CopyFS(dir, sub); err != nil {
+		_ = os.RemoveAll(dir) // the copy's error says more
+		return "", err
+	}
+	return dir, nil
+}
+
+// Request is the body of an inference request to the digits model: a picture of
+// a zero, and the two most likely classes wanted back.
+const Request = `{"inputs":[{"name":"pixels","shape":[1,64],"datatype":"FP32","data":[` +
+	`0,0,5,13,9,1,0,0, 0,0,13,15,10,15,5,0, 0,3,15,2,0,11,8,0, 0,4,12,0,0,8,8,0, ` +
+	`0,5,8,0,0,9,8,0, 0,4,11,0,1,12,7,0, 0,2,14,5,10,12,0,0, 0,0,6,13,10,0,0,0]}],` +
+	`"outputs":[{"name":"label"},{"name":"probabilities","parameters":{"classification":2}}]}`
