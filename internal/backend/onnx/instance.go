@@ -16,16 +16,17 @@ type instance struct {
 	use   *usedSession
 	call  *ort.Call // for filling in inputs
 	slots slotPool
+	born  time.Time
 
 	arena   arena
 	plans   []*plan          // the most recent one first
 	key     []int64          // the shapes of the batch at hand
-	live    []*infer.Request // its requests that are to run
+	live    []*infer.Request // its requests that are to run; stale between runs
 	scratch []byte
 }
 
 func newInstance(m *loaded, use *usedSession) *instance {
-	in := &instance{model: m, use: use, call: ort.NewCall(use.session, m.runOptions)}
+	in := &instance{model: m, use: use, call: ort.NewCall(use.session, m.runOptions), born: time.Now()}
 	in.slots.model, in.slots.use = m, use
 	return in
 }
@@ -33,7 +34,6 @@ func newInstance(m *loaded, use *usedSession) *instance {
 // Run implements backend.Instance.
 func (in *instance) Run(b *infer.Batch) error {
 	rows := in.admit(b.Requests)
-	defer func() { clear(in.live) }()
 	if len(in.live) == 0 {
 		return nil // each request has its error
 	}
@@ -48,11 +48,11 @@ func (in *instance) Run(b *infer.Batch) error {
 		return in.fault(err)
 	}
 	s := in.slots.take()
-	b.Times.InputsReady = time.Now()
-	set, err := in.execute(p, s, rows)
-	b.Times.OutputsOut = time.Now()
+	b.Times.InputsReady = in.now()
+	err = in.execute(p, s, rows)
+	b.Times.OutputsOut = in.now()
 	if err == nil {
-		err = s.read(set, rows)
+		err = s.read(rows)
 	}
 	if err != nil {
 		in.slots.put(s)
@@ -61,6 +61,9 @@ func (in *instance) Run(b *infer.Batch) error {
 	s.hand(in.live, rows)
 	return nil
 }
+
+// now returns the time, from one reading of the clock: time.Now makes two.
+func (in *instance) now() time.Time { return in.born.Add(time.Since(in.born)) }
 
 // fault gives an error its code and the model's name. The instance lives on.
 func (in *instance) fault(err error) error {
@@ -147,21 +150,22 @@ func sameShapes(a, b *infer.Request) bool {
 // lie, and then the run fails; so a failed run is tried once more with all
 // outputs left to ONNX Runtime, and outputs whose shape was a lie are never
 // bound again. A run that fails by itself fails twice, which is rare enough.
-func (in *instance) execute(p *plan, s *slot, rows int) (*outputSet, error) {
+func (in *instance) execute(p *plan, s *slot, rows int) error {
 	set, err := s.setFor(rows)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	s.set = set
 	copy(s.values, set.values)
 	err = in.runOnce(p, s)
-	if err == nil || !set.bound {
-		return set, err
+	if err == nil || set.bound == 0 {
+		return err
 	}
 	clear(s.values)
 	if in.runOnce(p, s) != nil {
-		return nil, err
+		return err
 	}
-	return set, in.model.unbind(s, set, rows)
+	return in.model.unbind(s, rows)
 }
 
 func (in *instance) runOnce(p *plan, s *slot) error {

@@ -151,10 +151,10 @@ func fixedBytes(list []port, rows int) int {
 // bound reports whether the memory of output i is laid out before a run.
 func (m *loaded) bound(i int) bool { return m.outputs[i].bindable() && !m.unbound[i].Load() }
 
-// unbind marks the outputs whose shape after an unbound run is not what the set
-// had for it.
-func (m *loaded) unbind(s *slot, set *outputSet, rows int) error {
-	for i, v := range set.values {
+// unbind marks the outputs whose shape after an unbound run is not what the
+// slot's set had for it.
+func (m *loaded) unbind(s *slot, rows int) error {
+	for i, v := range s.set.values {
 		if v == 0 {
 			continue
 		}

@@ -1,6 +1,7 @@
 package onnx
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -20,9 +21,10 @@ type slot struct {
 	refs  atomic.Int32 // the responses that are out
 
 	sets   []*outputSet // the most recent one first
-	values []ort.Value  // the outputs of the run; those not of a set are to be released
-	owned  []bool       // which of the values those are
-	outs   []output
+	set    *outputSet   // the one of the run
+	values []ort.Value  // the outputs of the run
+	owned  []bool       // which of them ONNX Runtime allocated: they are to be released
+	outs   []output     // what it gave for those
 	dims   tensor.Shape // the shape of the output being read
 	text   []byte       // the strings of the output being read
 	epoch  uint32       // which of the model's outputs the sets bind
@@ -41,12 +43,11 @@ type output struct {
 // An outputSet is how the outputs of a batch of so many rows lie in a slot's
 // arena, with the tensors of ONNX Runtime over them.
 type outputSet struct {
-	rows    int
-	values  []ort.Value // none for outputs that ONNX Runtime allocates
-	offsets []int
-	sizes   []int
-	size    int
-	bound   bool // there is one that is laid out here
+	rows   int
+	size   int         // how much of the arena it uses
+	values []ort.Value // none for outputs that ONNX Runtime allocates
+	outs   []output    // what a run will have given, for the others
+	bound  int         // how many those are
 }
 
 // maxSets bounds the sets of a slot.
@@ -82,22 +83,19 @@ func (s *slot) cachedSet(rows int) *outputSet {
 func (s *slot) newSet(rows int) (*outputSet, error) {
 	m := s.model
 	n := len(m.outputs)
-	set := &outputSet{rows: rows, values: make([]ort.Value, n), offsets: make([]int, n), sizes: make([]int, n)}
-	shapes := make([]tensor.Shape, n)
+	set := &outputSet{rows: rows, values: make([]ort.Value, n), outs: make([]output, n)}
+	shapes, places := make([]tensor.Shape, n), make([]int, n+1)
 	for i := range m.outputs {
+		places[i+1] = places[i]
 		if !m.bound(i) {
 			continue
 		}
-		shapes[i] = m.outputs[i].boundShape(rows)
-		size, ok := shapes[i].Bytes(m.outputs[i].Type)
-		if !ok || size > maxBound {
-			shapes[i] = nil
-			continue
+		shape := m.outputs[i].boundShape(rows)
+		if size, ok := shape.Bytes(m.outputs[i].Type); ok && size <= maxBound {
+			shapes[i], places[i+1] = shape, align(places[i]+int(size))
 		}
-		set.bound = true
-		set.offsets[i], set.sizes[i] = set.size, int(size)
-		set.size = align(set.size + int(size))
 	}
+	set.size = places[n]
 	if !s.arena.use(set.size) {
 		s.dropSets()
 		if err := s.arena.resize(max(set.size, m.outputBytes)); err != nil {
@@ -108,21 +106,35 @@ func (s *slot) newSet(rows int) (*outputSet, error) {
 		if shape == nil {
 			continue
 		}
-		v, err := m.lib.NewTensor(m.outputs[i].Type, shape, s.arena.address(set.offsets[i]), set.sizes[i])
-		if err != nil {
+		if err := set.bind(m, i, shape, &s.arena, places[i]); err != nil {
 			set.release(m.lib)
 			return nil, err
 		}
-		set.values[i] = v
 	}
 	if len(s.sets) == maxSets {
 		s.sets[maxSets-1].release(m.lib)
 		s.sets = s.sets[:maxSets-1]
 	}
-	s.sets = append(s.sets, nil)
-	copy(s.sets[1:], s.sets)
-	s.sets[0] = set
+	s.sets = slices.Insert(s.sets, 0, set)
 	return set, nil
+}
+
+// bind lays an output of known shape at a place in the arena.
+func (set *outputSet) bind(m *loaded, i int, shape tensor.Shape, a *arena, place int) error {
+	x := &m.outputs[i]
+	size, _ := shape.Bytes(x.Type)
+	client, err := x.clientShape(nil, shape, set.rows)
+	if err != nil {
+		return err
+	}
+	v, err := m.lib.NewTensor(x.Type, shape, a.address(place), int(size))
+	if err != nil {
+		return err
+	}
+	set.values[i] = v
+	set.outs[i] = output{shape: client, data: a.mem[place : place+int(size)]}
+	set.bound++
+	return nil
 }
 
 // maxBound is the largest output whose memory we lay out; a larger one is left
@@ -152,33 +164,17 @@ func (s *slot) dropSets() {
 	s.sets = s.sets[:0]
 }
 
-// read notes what the run gave for each output.
-func (s *slot) read(set *outputSet, rows int) error {
-	for i := range s.outs {
-		var err error
-		if s.owned[i] {
-			err = s.readOwned(i, rows)
-		} else {
-			err = s.readBound(i, set, rows)
+// read notes what the run gave for the outputs that ONNX Runtime allocated.
+func (s *slot) read(rows int) error {
+	for i, owned := range s.owned {
+		if !owned {
+			continue
 		}
-		if err != nil {
+		if err := s.readOwned(i, rows); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (s *slot) readBound(i int, set *outputSet, rows int) error {
-	x, o := &s.model.outputs[i], &s.outs[i]
-	s.dims = s.dims[:0]
-	if x.batched {
-		s.dims = append(s.dims, int64(rows))
-	}
-	s.dims = append(s.dims, x.inner...)
-	o.data = s.arena.mem[set.offsets[i] : set.offsets[i]+set.sizes[i]]
-	var err error
-	o.shape, err = x.clientShape(o.shape[:0], s.dims, rows)
-	return err
 }
 
 func (s *slot) readOwned(i, rows int) error {
@@ -249,7 +245,10 @@ func (s *slot) hand(requests []*infer.Request, rows int) {
 }
 
 func (s *slot) add(r *infer.Request, i, from, to, rows int) {
-	x, o := &s.model.outputs[i], &s.outs[i]
+	x, o := &s.model.outputs[i], &s.set.outs[i]
+	if s.owned[i] {
+		o = &s.outs[i]
+	}
 	out := r.Response.AddOutput()
 	out.Name, out.Type, out.Index = x.Name, x.Type, i
 	out.Shape = append(out.Shape[:0], o.shape...)
