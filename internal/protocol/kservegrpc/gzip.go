@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/encoding"
 )
 
-// gzipName is the one compression that is spoken, in both directions.
+// gzipName is the compression that is spoken in both directions.
 const gzipName = "gzip"
 
 // grpc knows compressors by name, once for the process, and wants them before

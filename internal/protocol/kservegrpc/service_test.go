@@ -241,6 +241,7 @@ func TestResponsesAreCompressedAsConfigured(t *testing.T) {
 	}{
 		{"not asked for", "none", encoding.Identity, false},
 		{"not asked for, request compressed", "none", gzipName, false},
+		{"not asked for, request deflated", "none", deflateName, false},
 		{"asked for", "low", encoding.Identity, true},
 		{"asked for, request compressed", "high", gzipName, true},
 	} {
