@@ -155,7 +155,7 @@ func (h *handler) fail(ctx *fasthttp.RequestCtx, err error) {
 	}
 	code, phrase, text := answer(err)
 	resp := &ctx.Response
-	resp.Reset()
+	resp.ResetBody() // not Reset, which would bring the default headers back
 	resp.SetStatusCode(code)
 	if phrase != "" {
 		resp.Header.SetStatusMessage([]byte(phrase))
@@ -189,7 +189,7 @@ func (h *handler) malformedAnswer(ctx *fasthttp.RequestCtx, c *conn, err error) 
 	case errors.As(err, &small):
 		return &httpError{status: 431, text: "the request's headers are too large; send fewer or raise --http-max-header-size"}
 	case errors.As(err, &ne) && ne.Timeout():
-		return &httpError{status: 408, text: "the request did not arrive in time; send it faster or raise --http-header-timeout"}
+		return &httpError{status: 408, text: "the request did not arrive in time; send it faster or raise --http-header-timeout-secs"}
 	}
 	raw := ctx.Request.Header.RawHeaders()
 	if len(raw) == 0 {

@@ -1,0 +1,5 @@
+//go:build !race
+
+package kservehttp
+
+const raceEnabled = false
