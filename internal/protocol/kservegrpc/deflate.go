@@ -21,7 +21,9 @@ type deflateCompressor struct{ readers sync.Pool }
 func (c *deflateCompressor) Name() string { return deflateName }
 
 // Compress implements encoding.Compressor.
-func (c *deflateCompressor) Compress(w io.Writer) (io.WriteCloser, error) { return zlib.NewWriter(w), nil }
+func (c *deflateCompressor) Compress(w io.Writer) (io.WriteCloser, error) {
+	return zlib.NewWriter(w), nil
+}
 
 // Decompress implements encoding.Compressor.
 func (c *deflateCompressor) Decompress(r io.Reader) (io.Reader, error) {

@@ -61,13 +61,23 @@ func encodeStreamError(r reply, text string) *encoded {
 
 // encode lends write a buffer of size bytes, which it must fill exactly.
 func encode(size int, write func([]byte) []byte) *encoded {
-	buf := buffers.Get(size)
-	if n := len(write((*buf)[:0])); n != size {
-		panic("BUG: kservegrpc: a response of " + strconv.Itoa(n) + " bytes was sized " + strconv.Itoa(size))
-	}
 	e := new(encoded)
+	if mem.IsBelowBufferPoolingThreshold(size) {
+		e.data[0] = mem.SliceBuffer(writeExactly(make([]byte, 0, size), write))
+		return e
+	}
+	buf := buffers.Get(size)
+	writeExactly((*buf)[:0:size], write)
 	e.data[0] = mem.NewBuffer(buf, &buffers)
 	return e
+}
+
+func writeExactly(b []byte, write func([]byte) []byte) []byte {
+	size := cap(b)
+	if b = write(b); len(b) != size {
+		panic("BUG: kservegrpc: a response of " + strconv.Itoa(len(b)) + " bytes was sized " + strconv.Itoa(size))
+	}
+	return b
 }
 
 func checkSize(size, limit int) error {

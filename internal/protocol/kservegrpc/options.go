@@ -22,7 +22,7 @@ type Options struct {
 	// call; the next is not read before one is answered. The default is 64.
 	StreamInFlight int
 	// Workers is how many goroutines are kept ready for calls; a call that
-	// finds none gets its own. The default is twice the processors.
+	// finds none gets its own. The default is four per processor.
 	Workers int
 	// ConnectionTimeout bounds the handshake of a new connection; the default
 	// is 20 s.

@@ -40,6 +40,9 @@ var testModels = map[string]string{
 		input { name: "INPUT0" data_type: TYPE_FP32 dims: -1 } output { name: "OUTPUT0" data_type: TYPE_FP32 dims: -1 }`,
 	"strings": `backend: "identity" max_batch_size: 8
 		input { name: "INPUT0" data_type: TYPE_STRING dims: -1 } output { name: "OUTPUT0" data_type: TYPE_STRING dims: -1 }`,
+	// Takes anything and answers with a byte.
+	"sink": `backend: "sink" max_batch_size: 8
+		input { name: "INPUT0" data_type: TYPE_FP32 dims: -1 } output { name: "OUTPUT0" data_type: TYPE_UINT8 dims: 1 }`,
 	// Waits for the test, see gate.
 	"gated": `backend: "gated" instance_group { count: 16 kind: KIND_CPU }
 		input { name: "INPUT0" data_type: TYPE_INT32 dims: 1 } output { name: "OUTPUT0" data_type: TYPE_INT32 dims: 1 }`,
@@ -72,7 +75,7 @@ func startServer(tb testing.TB, opt Options) *testServer {
 	g := newGate()
 	e, err := engine.Start(tb.Context(), engine.Options{
 		Name: "triton", Version: "2.51.0", Repositories: []string{root}, LoadThreads: 4, Log: testLog(tb),
-		Backends: []backend.Backend{identity.Backend{}, &scripted{"onnxruntime", addSub}, &scripted{"gated", g.run}},
+		Backends: []backend.Backend{identity.Backend{}, &scripted{"onnxruntime", addSub}, &scripted{"gated", g.run}, &scripted{"sink", sink}},
 	})
 	if err != nil {
 		tb.Fatal(err)
@@ -195,6 +198,27 @@ func addSub(r *infer.Request) error {
 	}
 	return nil
 }
+
+// sink copies its input to where a batch would lie, as backends do, and answers
+// with a byte.
+func sink(r *infer.Request) error {
+	sinkMu.Lock()
+	defer sinkMu.Unlock()
+	if n := r.Inputs[0].Data.Size(); n > len(sunk) {
+		sunk = make([]byte, n)
+	}
+	r.Inputs[0].Data.CopyTo(sunk)
+	out := r.Response.AddOutput()
+	out.Name, out.Type, out.Data = "OUTPUT0", tensor.Uint8, sinkAnswer
+	out.Shape = append(out.Shape, 1, 1)
+	return nil
+}
+
+var (
+	sinkMu     sync.Mutex
+	sunk       []byte
+	sinkAnswer = []byte{1}
+)
 
 // A gate holds each request of its model until the test lets it pass, by the
 // number that is its input.
