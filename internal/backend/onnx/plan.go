@@ -65,22 +65,23 @@ func hashKey(key []int64) uint64 {
 // together, from the cache or new.
 func (in *instance) planFor(r *infer.Request, rows int) (*plan, error) {
 	in.key = shapeKey(in.key[:0], in.model.inputs, r, rows)
-	if len(in.plans) > 0 && slices.Equal(in.plans[0].key, in.key) && in.arena.use(in.plans[0].size) {
-		return in.plans[0], nil // the same as last time: no need to search
+	p := in.cachedPlan()
+	if p != nil && in.arena.use(p.size) {
+		return p, nil
 	}
-	hash := hashKey(in.key)
-	if p := in.cachedPlan(hash); p != nil {
-		if in.arena.use(p.size) {
-			return p, nil
-		}
+	if p != nil { // the arena has been too large for a while: start anew
 		in.dropPlans()
 		in.arena.free()
 	}
-	return in.newPlan(hash)
+	return in.newPlan()
 }
 
 // cachedPlan returns the plan for the shapes in in.key, nil when there is none.
-func (in *instance) cachedPlan(hash uint64) *plan {
+func (in *instance) cachedPlan() *plan {
+	if len(in.plans) > 0 && slices.Equal(in.plans[0].key, in.key) {
+		return in.plans[0] // the same as last time: no need to search
+	}
+	hash := hashKey(in.key)
 	for i, p := range in.plans {
 		if p.hash == hash && slices.Equal(p.key, in.key) {
 			copy(in.plans[1:i+1], in.plans[:i]) // the most recent one first
@@ -92,8 +93,8 @@ func (in *instance) cachedPlan(hash uint64) *plan {
 }
 
 // newPlan lays out the arena for the shapes in in.key and makes the tensors.
-func (in *instance) newPlan(hash uint64) (*plan, error) {
-	p := &plan{hash: hash, key: slices.Clone(in.key), names: in.model.inputNames}
+func (in *instance) newPlan() (*plan, error) {
+	p := &plan{hash: hashKey(in.key), key: slices.Clone(in.key), names: in.model.inputNames}
 	shapes := make([]tensor.Shape, 0, len(in.model.inputs))
 	var names []string
 	rest := p.key

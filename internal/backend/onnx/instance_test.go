@@ -1,0 +1,272 @@
+package onnx
+
+import (
+	"strings"
+	"testing"
+
+	"shoal/internal/backend/onnx/onnxtest"
+	"shoal/internal/infer"
+	"shoal/internal/status"
+	"shoal/internal/tensor"
+)
+
+func TestShapesAreTurnedIntoWhatTheGraphWants(t *testing.T) {
+	in, out := onnxtest.Tensor{Name: "IN", Type: tensor.FP32}, onnxtest.Tensor{Name: "OUT", Type: tensor.FP32}
+	relu := func(dims ...any) onnxtest.Model {
+		in.Dims, out.Dims = dims, dims
+		return onnxtest.Model{Inputs: []onnxtest.Tensor{in}, Outputs: []onnxtest.Tensor{out}, Nodes: []onnxtest.Node{onnxtest.NodeOf("Relu", []string{"IN"}, "OUT")}}
+	}
+	for _, c := range []struct {
+		name   string
+		model  onnxtest.Model
+		config string
+		rows   int
+		shape  tensor.Shape // in and out
+	}{
+		{"a reshape of both sides", relu("N", 2, 3), `max_batch_size: 4
+			input { name: "IN" data_type: TYPE_FP32 dims: 6 reshape { shape: [2, 3] } } output { name: "OUT" data_type: TYPE_FP32 dims: 6 reshape { shape: [2, 3] } }`,
+			2, tensor.Shape{2, 6}},
+		{"a reshape with a variable dimension", relu("N", "a", 1, 3), `max_batch_size: 4
+			input { name: "IN" data_type: TYPE_FP32 dims: [3, -1] reshape { shape: [-1, 1, 3] } } output { name: "OUT" data_type: TYPE_FP32 dims: [3, -1] reshape { shape: [-1, 1, 3] } }`,
+			2, tensor.Shape{2, 3, 5}},
+		{"a vector of rows", relu("N"), ``, 3, tensor.Shape{3, 1}},
+		{"a scalar", relu(), ``, 1, tensor.Shape{1}},
+		{"a batch of one row", relu("N", 4), ``, 1, tensor.Shape{1, 4}},
+		{"no batch dimension", relu(2, "a"), ``, 1, tensor.Shape{2, 7}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			in := start(t, c.model, c.config)
+			n, _ := c.shape.Elements()
+			data := make([]float32, n)
+			for i := range data {
+				data[i] = float32(i + 1)
+			}
+			r := request(c.rows, arg{0, tensor.FP32, c.shape, [][]byte{onnxtest.Floats(data...)}})
+			defer r.Release()
+			if _, err := run(in, r); err != nil || r.Err != nil {
+				t.Fatal(err, r.Err)
+			}
+			out := result(t, r, "OUT")
+			if !out.Shape.Equal(c.shape) || string(out.Data) != string(onnxtest.Floats(data...)) {
+				t.Errorf("got %v %x, want %v and the input's content", out.Shape, out.Data, c.shape)
+			}
+		})
+	}
+}
+
+// liar returns a model whose output has other dimensions than it declares: its
+// input's second dimension is repeated, as a run-time input says.
+func liar(declared ...any) onnxtest.Model {
+	return onnxtest.Model{
+		Inputs:  []onnxtest.Tensor{{Name: "IN", Type: tensor.FP32, Dims: []any{"N", 2}}, {Name: "TIMES", Type: tensor.Int64, Dims: []any{2}}},
+		Outputs: []onnxtest.Tensor{{Name: "OUT", Type: tensor.FP32, Dims: declared}},
+		Nodes:   []onnxtest.Node{onnxtest.NodeOf("Tile", []string{"IN", "TIMES"}, "OUT")},
+	}
+}
+
+func TestAnOutputWhoseDeclaredShapeIsALieStillArrives(t *testing.T) {
+	b, log := newBackend(t, nil)
+	in := startOn(t, b, write(t, liar(2, 2)), `input { name: "IN" data_type: TYPE_FP32 dims: [-1, 2] } input { name: "TIMES" data_type: TYPE_INT64 dims: 2 }
+		output { name: "OUT" data_type: TYPE_FP32 dims: [2, 2] }`)
+	for _, times := range []int64{2, 2, 1} {
+		r := request(1, arg{0, tensor.FP32, tensor.Shape{2, 2}, [][]byte{onnxtest.Floats(1, 2, 3, 4)}},
+			arg{1, tensor.Int64, tensor.Shape{2}, [][]byte{onnxtest.Int64s(1, times)}})
+		if _, err := run(in, r); err != nil {
+			t.Fatal(err)
+		}
+		want := tensor.Shape{2, 2 * times}
+		if got := result(t, r, "OUT"); !got.Shape.Equal(want) || len(got.Data) != int(16*times) {
+			t.Errorf("repeated %d times: got %v with %d bytes, want %v", times, got.Shape, len(got.Data), want)
+		}
+		r.Release()
+	}
+	if got := strings.Count(log.String(), "not what the model declares"); got != 1 {
+		t.Errorf("got %d warnings, want one", got)
+	}
+}
+
+func TestAnOutputThatIsNotRowsFailsTheBatch(t *testing.T) {
+	m := onnxtest.Model{
+		Inputs:  []onnxtest.Tensor{{Name: "IN", Type: tensor.FP32, Dims: []any{"N", 2}}},
+		Outputs: []onnxtest.Tensor{{Name: "OUT", Type: tensor.FP32, Dims: []any{"M", 2}}},
+		Nodes:   []onnxtest.Node{onnxtest.NodeOf("Concat", []string{"IN", "IN"}, "OUT")},
+	}
+	m.Nodes[0].Attrs = []onnxtest.Attr{{Name: "axis", Value: int64(0)}}
+	in := start(t, m, ``)
+	for range 2 { // the instance lives on
+		r := request(2, arg{0, tensor.FP32, tensor.Shape{2, 2}, [][]byte{onnxtest.Floats(1, 2, 3, 4)}})
+		_, err := run(in, r)
+		const want = "model 'm': output 'OUT' has shape [4,2] for a batch of 2 rows: its first dimension must be the batch's; set max_batch_size to 0 if the model does not batch along it"
+		if status.Public(err) != want || status.CodeOf(err) != status.Internal {
+			t.Errorf("got %v, want %s", err, want)
+		}
+		r.Release()
+	}
+}
+
+func TestAnOutputOfAnotherRankIsAnError(t *testing.T) {
+	m := onnxtest.Model{
+		Inputs:  []onnxtest.Tensor{{Name: "IN", Type: tensor.FP32, Dims: []any{"a"}}, {Name: "TO", Type: tensor.Int64, Dims: []any{"r"}}},
+		Outputs: []onnxtest.Tensor{{Name: "OUT", Type: tensor.FP32, Dims: []any{"b", "c"}}},
+		Nodes:   []onnxtest.Node{onnxtest.NodeOf("Reshape", []string{"IN", "TO"}, "OUT")},
+	}
+	in := start(t, m, `input { name: "IN" data_type: TYPE_FP32 dims: -1 } input { name: "TO" data_type: TYPE_INT64 dims: -1 } output { name: "OUT" data_type: TYPE_FP32 dims: [-1, -1] }`)
+	r := request(1, arg{0, tensor.FP32, tensor.Shape{4}, [][]byte{onnxtest.Floats(1, 2, 3, 4)}}, arg{1, tensor.Int64, tensor.Shape{3}, [][]byte{onnxtest.Int64s(2, 2, 1)}})
+	defer r.Release()
+	_, err := run(in, r)
+	if err == nil || !strings.Contains(err.Error(), "output 'OUT' has shape [2,2,1], but its configuration says [-1,-1]") {
+		t.Errorf("got %v, want an error with both shapes", err)
+	}
+}
+
+func TestAFailedRunIsInternalAndTheInstanceLivesOn(t *testing.T) {
+	m := onnxtest.Model{
+		Inputs:       []onnxtest.Tensor{{Name: "IN", Type: tensor.Int64, Dims: []any{"N", 1}}},
+		Outputs:      []onnxtest.Tensor{{Name: "OUT", Type: tensor.FP32, Dims: []any{"N", 1}}},
+		Nodes:        []onnxtest.Node{onnxtest.NodeOf("Gather", []string{"W", "IN"}, "OUT")},
+		Initializers: []onnxtest.Initializer{{Name: "W", Type: tensor.FP32, Dims: []int64{2}, Raw: onnxtest.Floats(7, 8)}},
+	}
+	in := start(t, m, ``)
+	ask := func(index int64) (*infer.Request, error) {
+		r := request(1, arg{0, tensor.Int64, tensor.Shape{1, 1}, [][]byte{onnxtest.Int64s(index)}})
+		_, err := run(in, r)
+		return r, err
+	}
+	for range 3 {
+		r, err := ask(99)
+		if status.CodeOf(err) != status.Internal || !strings.HasPrefix(status.Public(err), "onnx runtime error ") {
+			t.Errorf("got %v, want ONNX Runtime's error", err)
+		}
+		r.Release()
+		r, err = ask(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := result(t, r, "OUT").Data; string(got) != string(onnxtest.Floats(8)) {
+			t.Errorf("got %x, want 8", got)
+		}
+		r.Release()
+	}
+}
+
+func TestAnOptionalInputMayBeLeftOut(t *testing.T) {
+	m := onnxtest.Model{
+		Inputs:       []onnxtest.Tensor{{Name: "IN", Type: tensor.FP32, Dims: []any{2}}, {Name: "W", Type: tensor.FP32, Dims: []any{2}}},
+		Outputs:      []onnxtest.Tensor{{Name: "OUT", Type: tensor.FP32, Dims: []any{2}}},
+		Nodes:        []onnxtest.Node{onnxtest.NodeOf("Add", []string{"IN", "W"}, "OUT")},
+		Initializers: []onnxtest.Initializer{{Name: "W", Type: tensor.FP32, Dims: []int64{2}, Raw: onnxtest.Floats(10, 20)}},
+	}
+	in := start(t, m, `input { name: "IN" data_type: TYPE_FP32 dims: 2 } input { name: "W" data_type: TYPE_FP32 dims: 2 optional: true } output { name: "OUT" data_type: TYPE_FP32 dims: 2 }`)
+	value := arg{0, tensor.FP32, tensor.Shape{2}, [][]byte{onnxtest.Floats(1, 2)}}
+	weight := arg{1, tensor.FP32, tensor.Shape{2}, [][]byte{onnxtest.Floats(100, 200)}}
+	for _, c := range []struct {
+		args []arg
+		want []byte
+	}{{[]arg{value}, onnxtest.Floats(11, 22)}, {[]arg{value, weight}, onnxtest.Floats(101, 202)}, {[]arg{value}, onnxtest.Floats(11, 22)}} {
+		r := request(1, c.args...)
+		if _, err := run(in, r); err != nil {
+			t.Fatal(err)
+		}
+		if got := result(t, r, "OUT").Data; string(got) != string(c.want) {
+			t.Errorf("%d inputs: got %x, want %x", len(c.args), got, c.want)
+		}
+		r.Release()
+	}
+}
+
+func TestRequestsThatCannotShareATensorFailAlone(t *testing.T) {
+	in := start(t, onnxtest.Identity(tensor.FP32, "any"), `max_batch_size: 8`)
+	ok := request(1, arg{0, tensor.FP32, tensor.Shape{1, 2}, [][]byte{onnxtest.Floats(1, 2)}})
+	other := request(1, arg{0, tensor.FP32, tensor.Shape{1, 3}, [][]byte{onnxtest.Floats(1, 2, 3)}})
+	short := request(1, arg{0, tensor.FP32, tensor.Shape{1, 2}, [][]byte{onnxtest.Floats(1)}})
+	rows := request(2, arg{0, tensor.FP32, tensor.Shape{1, 2}, [][]byte{onnxtest.Floats(1, 2)}})
+	wild := request(1, arg{5, tensor.FP32, tensor.Shape{1, 2}, [][]byte{onnxtest.Floats(1, 2)}})
+	if _, err := run(in, ok, other, short, rows, wild); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		r    *infer.Request
+		want string
+	}{{other, "input shapes differ"}, {short, "Expected 8, got 4"}, {rows, "batch size does not match"}, {wild, "BUG"}} {
+		if c.r.Err == nil || !strings.Contains(c.r.Err.Error(), c.want) {
+			t.Errorf("got %v, want an error with %q", c.r.Err, c.want)
+		}
+	}
+	if ok.Err != nil || string(result(t, ok, "OUT").Data) != string(onnxtest.Floats(1, 2)) {
+		t.Errorf("the good one: got %v, want its answer", ok.Err)
+	}
+	for _, r := range []*infer.Request{ok, other, short, rows, wild} {
+		r.Release()
+	}
+}
+
+func TestABatchThatIsTooLargeIsRefused(t *testing.T) {
+	in := start(t, onnxtest.Identity(tensor.FP32, 1), `max_batch_size: 2`)
+	r := request(3, arg{0, tensor.FP32, tensor.Shape{3, 1}, [][]byte{onnxtest.Floats(1, 2, 3)}})
+	defer r.Release()
+	if _, err := run(in, r); err == nil || err.Error() != "batch size 3 for 'm', max allowed is 2" {
+		t.Errorf("got %v, want batch size 3 for 'm', max allowed is 2", err)
+	}
+}
+
+func TestManyShapesKeepABoundedNumberOfPlans(t *testing.T) {
+	in := start(t, onnxtest.Identity(tensor.FP32, "any"), `max_batch_size: 2`)
+	for width := range int64(3 * maxPlans) {
+		data := make([]byte, 4*(width+1))
+		data[0] = byte(width)
+		r := request(1, arg{0, tensor.FP32, tensor.Shape{1, width + 1}, [][]byte{data}})
+		if _, err := run(in, r); err != nil {
+			t.Fatal(err)
+		}
+		if got := result(t, r, "OUT").Data; string(got) != string(data) {
+			t.Errorf("width %d: got %x, want %x", width+1, got, data)
+		}
+		r.Release()
+	}
+	if got := len(in.plans); got != maxPlans {
+		t.Errorf("got %d plans, want %d", got, maxPlans)
+	}
+}
+
+func TestMemoryOfAHugeRequestIsGivenBack(t *testing.T) {
+	in := start(t, onnxtest.Identity(tensor.Uint8, "any"), `max_batch_size: 2`)
+	send := func(n int) {
+		r := request(1, arg{0, tensor.Uint8, tensor.Shape{1, int64(n)}, [][]byte{make([]byte, n)}})
+		if _, err := run(in, r); err != nil {
+			t.Fatal(err)
+		}
+		r.Release()
+	}
+	send(8 << 20)
+	if got := len(in.arena.mem); got < 8<<20 {
+		t.Fatalf("got an arena of %d bytes, want 8 MiB", got)
+	}
+	for range 2 * lookAfter {
+		send(10)
+	}
+	if got := len(in.arena.mem); got > keptSize {
+		t.Errorf("got an arena of %d bytes after small requests only, want at most %d", got, keptSize)
+	}
+}
+
+func TestAConstantOutputIsNotOverwrittenByTheNextRun(t *testing.T) {
+	m := onnxtest.Model{
+		Inputs:       []onnxtest.Tensor{{Name: "IN", Type: tensor.FP32, Dims: []any{1}}},
+		Outputs:      []onnxtest.Tensor{{Name: "OUT", Type: tensor.FP32, Dims: []any{1}}, {Name: "C", Type: tensor.FP32, Dims: []any{2}}},
+		Nodes:        []onnxtest.Node{onnxtest.NodeOf("Relu", []string{"IN"}, "OUT"), onnxtest.NodeOf("Identity", []string{"K"}, "C")},
+		Initializers: []onnxtest.Initializer{{Name: "K", Type: tensor.FP32, Dims: []int64{2}, Raw: onnxtest.Floats(3, 4)}},
+	}
+	in := start(t, m, ``)
+	for range 3 {
+		r := request(1, arg{0, tensor.FP32, tensor.Shape{1}, [][]byte{onnxtest.Floats(5)}})
+		if _, err := run(in, r); err != nil {
+			t.Fatal(err)
+		}
+		c := result(t, r, "C").Data
+		if string(c) != string(onnxtest.Floats(3, 4)) {
+			t.Errorf("got %x, want 3, 4", c)
+		}
+		clear(c) // what a careless encoder might do
+		r.Release()
+	}
+}

@@ -1,0 +1,280 @@
+package onnx
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/prototext"
+
+	"shoal/internal/backend"
+	"shoal/internal/backend/onnx/onnxtest"
+	"shoal/internal/model"
+	"shoal/internal/model/modelpb"
+	"shoal/internal/status"
+	"shoal/internal/tensor"
+)
+
+func TestCompleteFillsInWhatTheFileSays(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		model  onnxtest.Model
+		config string
+		want   string
+	}{
+		{
+			"a batching model without a configuration", onnxtest.AddSub(tensor.Int32, 16), ``,
+			`name: "m" max_batch_size: 4
+			 input { name: "INPUT0" data_type: TYPE_INT32 dims: 16 } input { name: "INPUT1" data_type: TYPE_INT32 dims: 16 }
+			 output { name: "OUTPUT0" data_type: TYPE_INT32 dims: 16 } output { name: "OUTPUT1" data_type: TYPE_INT32 dims: 16 }
+			 dynamic_batching {}`,
+		},
+		{
+			"only the batch dimension becomes a reshape", onnxtest.Identity(tensor.FP32), ``,
+			`name: "m" max_batch_size: 4 dynamic_batching {}
+			 input { name: "IN" data_type: TYPE_FP32 dims: 1 reshape {} } output { name: "OUT" data_type: TYPE_FP32 dims: 1 reshape {} }`,
+		},
+		{
+			"a shape that the file leaves out is inferred",
+			onnxtest.Model{
+				Inputs:  []onnxtest.Tensor{{Name: "IN", Type: tensor.FP32, Dims: []any{2, 3}}},
+				Outputs: []onnxtest.Tensor{{Name: "OUT", Type: tensor.FP32, Shapeless: true}},
+				Nodes:   []onnxtest.Node{onnxtest.NodeOf("Relu", []string{"IN"}, "OUT")},
+			}, ``,
+			`name: "m" input { name: "IN" data_type: TYPE_FP32 dims: [2, 3] } output { name: "OUT" data_type: TYPE_FP32 dims: [2, 3] }`,
+		},
+		{
+			"a dimension of -1 is a variable one",
+			onnxtest.Model{
+				Inputs:  []onnxtest.Tensor{{Name: "IN", Type: tensor.FP32, Dims: []any{-1, 3}}},
+				Outputs: []onnxtest.Tensor{{Name: "OUT", Type: tensor.FP32, Dims: []any{-1, 3}}},
+				Nodes:   []onnxtest.Node{onnxtest.NodeOf("Relu", []string{"IN"}, "OUT")},
+			}, `max_batch_size: 2 dynamic_batching {}`,
+			`name: "m" max_batch_size: 2 dynamic_batching {} input { name: "IN" data_type: TYPE_FP32 dims: 3 } output { name: "OUT" data_type: TYPE_FP32 dims: 3 }`,
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b, _ := newBackend(t, nil)
+			cfg := config(t, c.config)
+			if err := b.Complete(t.Context(), write(t, c.model), cfg); err != nil {
+				t.Fatal(err)
+			}
+			want := config(t, c.want)
+			if got, want := prototext.Format(cfg), prototext.Format(want); got != want {
+				t.Errorf("got\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}
+
+func TestDefaultMaxBatchSizeIsASetting(t *testing.T) {
+	b, _ := newBackend(t, map[string]string{"default-max-batch-size": "9"})
+	cfg := config(t, ``)
+	if err := b.Complete(t.Context(), write(t, onnxtest.AddSub(tensor.FP32, 2)), cfg); err != nil || cfg.GetMaxBatchSize() != 9 {
+		t.Errorf("got max_batch_size %d and %v, want 9", cfg.GetMaxBatchSize(), err)
+	}
+	b, _ = newBackend(t, map[string]string{"default-max-batch-size": "many"})
+	err := b.Complete(t.Context(), write(t, onnxtest.AddSub(tensor.FP32, 2)), config(t, ``))
+	if err == nil || !strings.Contains(err.Error(), "default-max-batch-size=many") {
+		t.Errorf("got %v, want an error that names the setting", err)
+	}
+}
+
+func TestOpenTakesTheSessionOfComplete(t *testing.T) {
+	b, _ := newBackend(t, nil)
+	src, cfg := write(t, onnxtest.AddSub(tensor.FP32, 2)), config(t, ``)
+	if err := b.Complete(t.Context(), src, cfg); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(src.Dir, "model.onnx")
+	kept := b.pending[path].session
+	m, err := b.Open(t.Context(), src, cfg, model.NewSignature(cfg))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	if got := m.(*loaded).sessions[0].session; got != kept {
+		t.Error("got another session, want the one that Complete made")
+	}
+	if len(b.pending) != 0 {
+		t.Errorf("got %d sessions still kept, want none", len(b.pending))
+	}
+}
+
+func TestOpenLoadsAFileThatChangedAnew(t *testing.T) {
+	b, _ := newBackend(t, nil)
+	src, cfg := write(t, onnxtest.AddSub(tensor.FP32, 2)), config(t, ``)
+	if err := b.Complete(t.Context(), src, cfg); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(src.Dir, "model.onnx"), onnxtest.AddSub(tensor.FP32, 1234).Marshal())
+	_, err := b.Open(t.Context(), src, cfg, model.NewSignature(cfg))
+	if err == nil || !strings.Contains(err.Error(), "1234") {
+		t.Errorf("got %v, want an error over the new file's shape", err)
+	}
+}
+
+func TestAModelIsRefusedWithItsReason(t *testing.T) {
+	identity := onnxtest.Identity(tensor.FP32, 2)
+	sequence := onnxtest.Model{
+		Inputs:  []onnxtest.Tensor{{Name: "IN", Type: tensor.FP32, Dims: []any{"N", 2}}},
+		Outputs: []onnxtest.Tensor{{Name: "OUT", Type: tensor.FP32, Kind: "sequence", Dims: []any{"N", 2}}},
+		Nodes:   []onnxtest.Node{onnxtest.NodeOf("SequenceConstruct", []string{"IN"}, "OUT")},
+	}
+	parameter := func(name, value string) string {
+		return `parameters { key: "` + name + `" value { string_value: "` + value + `" } }`
+	}
+	for _, c := range []struct {
+		name   string
+		model  onnxtest.Model
+		config string
+		code   status.Code
+		want   string
+	}{
+		{"a sequence output", sequence, ``, status.InvalidArgument, "model 'm': Unsupported ONNX Type 'ONNX_TYPE_SEQUENCE' for I/O 'OUT'"},
+		{"an unknown parameter", identity, parameter("intra_op_threads", "1"), status.InvalidArgument, `no parameter "intra_op_threads"; it knows arena_extend_strategy, `},
+		{"an unknown accelerator", identity, `optimization { execution_accelerators { cpu_execution_accelerator { name: "warp" } } }`,
+			status.InvalidArgument, "unknown Execution Accelerator 'warp' is requested; this ONNX Runtime has "},
+		{"a GPU instance without a GPU provider", identity, `instance_group { name: "m_0" kind: KIND_GPU count: 1 gpus: 0 }`,
+			status.InvalidArgument, "instance group m_0 of model m has kind KIND_GPU but server does not support GPUs"},
+		{"a file that is not there", identity, `default_model_filename: "other.onnx"`, status.Unavailable, "other.onnx' for model 'm'"},
+		{"a wrong type", identity, `max_batch_size: 2 input { name: "IN" data_type: TYPE_INT32 dims: 2 } output { name: "OUT" data_type: TYPE_FP32 dims: 2 }`,
+			status.InvalidArgument, "configuration expects datatype TYPE_INT32 for input 'IN', model provides TYPE_FP32"},
+		{"a batch input", identity, `max_batch_size: 2 batch_input { target_name: "X" data_type: TYPE_FP32 source_input: "IN" } ` +
+			`input { name: "IN" data_type: TYPE_FP32 dims: 2 } output { name: "OUT" data_type: TYPE_FP32 dims: 2 }`, status.Unsupported, "batch_input is not supported yet"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if strings.Contains(c.name, "GPU") && hasCUDA(t) {
+				t.Skip("this ONNX Runtime has a GPU provider")
+			}
+			b, _ := newBackend(t, nil)
+			_, err := load(t, b, write(t, c.model), config(t, c.config))
+			if err == nil || !strings.Contains(status.Public(err), c.want) || status.CodeOf(err) != c.code {
+				t.Errorf("got %v (%v), want %q (%v)", err, status.CodeOf(err), c.want, c.code)
+			}
+		})
+	}
+}
+
+func hasCUDA(t *testing.T) bool {
+	b, _ := newBackend(t, nil)
+	lib, err := b.library()
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := lib.Providers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Contains(strings.Join(list, " "), "CUDA")
+}
+
+func TestACorruptFileIsAnErrorOfItsModel(t *testing.T) {
+	good := onnxtest.AddSub(tensor.FP32, 2).Marshal()
+	b, _ := newBackend(t, nil)
+	for name, content := range map[string][]byte{"empty": nil, "cut": good[:len(good)-20], "text": []byte("hello")} {
+		src := write(t, onnxtest.Model{})
+		writeFile(t, filepath.Join(src.Dir, "model.onnx"), content)
+		_, err := load(t, b, src, config(t, ``))
+		if err == nil || !strings.HasPrefix(status.Public(err), "onnx runtime error ") {
+			t.Errorf("%s: got %v, want ONNX Runtime's error", name, err)
+		}
+	}
+	if _, err := load(t, b, write(t, onnxtest.AddSub(tensor.FP32, 2)), config(t, ``)); err != nil {
+		t.Errorf("a good model after the bad ones: got %v, want none", err)
+	}
+}
+
+func TestAMissingLibraryIsOneSentenceThatSaysWhatToDo(t *testing.T) {
+	calls := 0
+	b := New(Options{Library: func() (string, error) {
+		calls++
+		return "", errors.New("ONNX Runtime's library was not found; run `shoal runtime install`")
+	}})
+	for range 2 {
+		err := b.Complete(t.Context(), write(t, onnxtest.AddSub(tensor.FP32, 2)), config(t, ``))
+		if status.CodeOf(err) != status.Unavailable || !strings.Contains(status.Public(err), "`shoal runtime install`") {
+			t.Errorf("got %v (%v), want Unavailable with the command", err, status.CodeOf(err))
+		}
+	}
+	if calls != 1 {
+		t.Errorf("looked for the library %d times, want once", calls)
+	}
+}
+
+func TestAFolderStandsForTheModelInIt(t *testing.T) {
+	m := onnxtest.Model{
+		Inputs:       []onnxtest.Tensor{{Name: "IN", Type: tensor.FP32, Dims: []any{"N", 2}}},
+		Outputs:      []onnxtest.Tensor{{Name: "OUT", Type: tensor.FP32, Dims: []any{"N", 2}}},
+		Nodes:        []onnxtest.Node{onnxtest.NodeOf("Add", []string{"IN", "W"}, "OUT")},
+		Initializers: []onnxtest.Initializer{{Name: "W", Type: tensor.FP32, Dims: []int64{2}, External: "weights.bin"}},
+	}
+	root := t.TempDir()
+	folder := filepath.Join(root, "1", "model.onnx")
+	writeFile(t, filepath.Join(folder, "model.onnx"), m.Marshal())
+	writeFile(t, filepath.Join(folder, "weights.bin"), onnxtest.Floats(10, 20))
+	b, _ := newBackend(t, nil)
+	in := startOn(t, b, backend.Source{Model: "m", Version: 1, Dir: filepath.Join(root, "1"), Root: root}, ``)
+	r := request(1, arg{0, tensor.FP32, tensor.Shape{1, 2}, [][]byte{onnxtest.Floats(1, 2)}})
+	defer r.Release()
+	if _, err := run(in, r); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := result(t, r, "OUT").Data, onnxtest.Floats(11, 22); string(got) != string(want) {
+		t.Errorf("got %x, want %x", got, want)
+	}
+}
+
+func TestDynamicQuantizationInABatchingModelIsWarnedOf(t *testing.T) {
+	m := onnxtest.Model{
+		Inputs:  []onnxtest.Tensor{{Name: "IN", Type: tensor.FP32, Dims: []any{"N", 2}}},
+		Outputs: []onnxtest.Tensor{{Name: "OUT", Type: tensor.Uint8, Dims: []any{"N", 2}}},
+		Nodes:   []onnxtest.Node{onnxtest.NodeOf("DynamicQuantizeLinear", []string{"IN"}, "OUT", "scale", "zero")},
+	}
+	for text, want := range map[string]bool{``: true, `max_batch_size: 1`: false} {
+		b, log := newBackend(t, nil)
+		if _, err := load(t, b, write(t, m), config(t, text)); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(log.String(), "depends on its neighbours"); got != want {
+			t.Errorf("configuration %q: got a warning %v, want %v", text, got, want)
+		}
+	}
+}
+
+func TestInstancesShareASessionWhenTheyHaveNoThreads(t *testing.T) {
+	for threads, want := range map[string]int{"1": 1, "2": 3} {
+		b, _ := newBackend(t, nil)
+		m, err := load(t, b, write(t, onnxtest.AddSub(tensor.FP32, 2)),
+			config(t, `parameters { key: "intra_op_thread_count" value { string_value: "`+threads+`" } }`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			in, err := m.Start(t.Context(), backend.Placement{Kind: modelpb.ModelInstanceGroup_KIND_CPU, Count: 3})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer in.Close()
+		}
+		if got := len(m.sessions); got != want {
+			t.Errorf("%s threads: got %d sessions for 3 instances, want %d", threads, got, want)
+		}
+	}
+}
+
+func TestAFileThatGoesMissingIsAnError(t *testing.T) {
+	b, _ := newBackend(t, nil)
+	src, cfg := write(t, onnxtest.AddSub(tensor.FP32, 2)), config(t, ``)
+	if err := b.Complete(t.Context(), src, cfg); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(src.Dir, "model.onnx")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Open(t.Context(), src, cfg, model.NewSignature(cfg)); status.CodeOf(err) != status.Unavailable {
+		t.Errorf("got %v, want Unavailable", err)
+	}
+}
