@@ -58,6 +58,9 @@ func (e *Engine) prepare(ctx context.Context, src repository.Entry) (*modelpb.Mo
 	if err != nil {
 		return nil, nil, err
 	}
+	if fields := model.Unacted(cfg); len(fields) > 0 {
+		log.Warn("the configuration sets fields that Shoal does not act on yet", "fields", strings.Join(fields, ", "))
+	}
 	onDisk, err := src.Versions(func(msg string) { log.Warn(msg) })
 	if err != nil {
 		return nil, nil, err
@@ -86,9 +89,6 @@ func (e *Engine) prepare(ctx context.Context, src repository.Entry) (*modelpb.Mo
 	model.Normalize(cfg, machine)
 	if err := model.Validate(cfg, machine); err != nil {
 		return nil, nil, err
-	}
-	if fields := model.Unacted(cfg); len(fields) > 0 {
-		log.Warn("the configuration sets fields that Shoal does not act on yet", "fields", strings.Join(fields, ", "))
 	}
 	return cfg, chosen, nil
 }
@@ -148,8 +148,18 @@ func (e *Engine) open(ctx context.Context, src repository.Entry, n int64, cfg *m
 		v.instances = append(v.instances, in)
 	}
 	v.refs.Store(1)
-	v.sched = sched.StartDirect(v.instances, &v.stats)
+	if v.sched, err = startScheduler(cfg, sig, v.instances, &v.stats); err != nil {
+		return nil, err
+	}
 	return v, nil
+}
+
+// startScheduler returns the scheduler that a configuration asks for.
+func startScheduler(cfg *modelpb.ModelConfig, sig *model.Signature, instances []backend.Instance, record sched.Recorder) (sched.Scheduler, error) {
+	if cfg.GetDynamicBatching() == nil {
+		return sched.StartDirect(instances, record), nil
+	}
+	return sched.StartBatcher(sched.NewBatcherConfig(cfg, sig), instances, record)
 }
 
 // placements lists the instances that a normalised configuration asks for.

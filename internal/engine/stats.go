@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"shoal/internal/infer"
+	"shoal/internal/sched"
 	"shoal/internal/status"
 )
 
@@ -34,6 +36,7 @@ type stats struct {
 	infer      counter
 	output     counter
 	failures   [failCount]atomic.Uint64
+	refused    atomic.Uint64 // by the scheduler, at once
 	pending    atomic.Int64
 
 	small [maxSmallBatch + 1]atomic.Pointer[batchCounters]
@@ -114,11 +117,15 @@ func (s *stats) batch(rows int) *batchCounters {
 
 // answered counts a request that was accepted at begin and has its answer.
 func (s *stats) answered(r *infer.Request, begin time.Time, err error) {
-	now := time.Now()
-	s.last.Store(now.UnixMilli())
 	if r.Started.IsZero() {
 		s.pending.Add(-1)
 	}
+	if r.Queued.IsZero() { // as in Triton, no failure
+		s.refused.Add(1)
+		return
+	}
+	now := time.Now()
+	s.last.Store(now.UnixMilli())
 	if err == nil {
 		s.success.add(1, now.Sub(begin))
 		return
@@ -129,6 +136,8 @@ func (s *stats) answered(r *infer.Request, begin time.Time, err error) {
 
 func failReason(r *infer.Request, err error) int {
 	switch code := status.CodeOf(err); {
+	case errors.Is(err, sched.ErrTimeout):
+		return failRejected
 	case code == status.Cancelled || code == status.DeadlineExceeded:
 		return failCanceled
 	case !r.Started.IsZero():

@@ -7,8 +7,26 @@ import "time"
 type Batch struct {
 	Requests []*Request
 	Rows     int // the sum of the requests' rows
+	Reason   Reason
 	Times    Times
 }
+
+// A Reason says why a batch went when it did.
+type Reason uint8
+
+// The reasons.
+const (
+	ReasonIdle      Reason = iota // nobody asked it to wait
+	ReasonPreferred               // it had a preferred size, or the next request would pass the largest such
+	ReasonFull                    // it could not grow
+	ReasonDelay                   // its oldest request had waited long enough
+	ReasonCount                   // the number of reasons
+)
+
+var reasonNames = [ReasonCount]string{"idle", "preferred", "full", "delay"}
+
+// String returns the reason's name in metrics.
+func (r Reason) String() string { return reasonNames[r] }
 
 // Times are the points in an execution that statistics are made of. The
 // scheduler sets Start and End, the instance the two between.

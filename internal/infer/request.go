@@ -36,8 +36,8 @@ type Request struct {
 	Rows int
 	// Err is set by an instance when this request alone failed in a batch.
 	Err error
-	// Queued is when the scheduler got the request, Started when an instance
-	// did; the latter is zero for one that never ran.
+	// Queued is when the scheduler took the request, Started when an instance
+	// did; zero for one that was refused, or never ran.
 	Queued, Started time.Time
 
 	Response Response

@@ -23,7 +23,6 @@ var unacted = []string{
 	"optimization.gather_kernel_buffer_threshold",
 	"optimization.eager_batching",
 
-	"dynamic_batching",
 	"sequence_batching",
 	"ensemble_scheduling",
 

@@ -17,7 +17,7 @@ func TestUnactedNamesWhatIsSet(t *testing.T) {
 		want       []string
 	}{
 		{"nothing", `name: "m" max_batch_size: 8 instance_group { count: 2 }`, nil},
-		{"a message", `dynamic_batching { }`, []string{"dynamic_batching"}},
+		{"a message", `sequence_batching { }`, []string{"sequence_batching"}},
 		{"a switch that is on", `response_cache { enable: true }`, []string{"response_cache.enable"}},
 		{"a switch that is off", `response_cache { enable: false } model_transaction_policy { }`, nil},
 		{"only the groups that set it", `instance_group [ { }, { passive: true host_policy: "x" } ]`, []string{"instance_group[1].passive", "instance_group[1].host_policy"}},
@@ -40,7 +40,7 @@ func TestEveryFieldIsActedOnOrNamed(t *testing.T) {
 		"input.name", "input.data_type", "input.format", "input.dims", "input.reshape", "input.optional",
 		"output.name", "output.data_type", "output.dims", "output.reshape", "output.label_filename",
 		"instance_group.name", "instance_group.kind", "instance_group.count", "instance_group.gpus",
-		"optimization.graph", "optimization.execution_accelerators",
+		"optimization.graph", "optimization.execution_accelerators", "dynamic_batching",
 		// Where tensors lie is the backend's business here; the fields are
 		// always set, because their default is to be on.
 		"optimization.input_pinned_memory", "optimization.output_pinned_memory",

@@ -57,7 +57,7 @@ func StartDirect(instances []backend.Instance, record Recorder) *Direct {
 // Do implements Scheduler.
 func (d *Direct) Do(ctx context.Context, r *infer.Request) error {
 	r.Queued = time.Now()
-	w, err := d.acquire(ctx)
+	w, err := d.acquire(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (d *Direct) Do(ctx context.Context, r *infer.Request) error {
 	r.Started = time.Now()
 	b.Times = infer.Times{Start: r.Started}
 	d.record.Started(b)
-	err = run(w.instance, b)
+	err = execute(w.instance, b)
 	b.Times.End = time.Now()
 	if err == nil {
 		err = r.Err
@@ -78,9 +78,9 @@ func (d *Direct) Do(ctx context.Context, r *infer.Request) error {
 	return err
 }
 
-// run calls the instance and turns a panic of ours into an error, so that the
+// execute calls the instance and turns a panic of ours into an error, so that the
 // instance is not lost to the scheduler.
-func run(in backend.Instance, b *infer.Batch) (err error) {
+func execute(in backend.Instance, b *infer.Batch) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = status.Wrap(status.Internal, fmt.Errorf("panic: %v\n%s", p, debug.Stack()), "the model's execution broke; the server's log has the details")
@@ -90,11 +90,12 @@ func run(in backend.Instance, b *infer.Batch) (err error) {
 }
 
 // acquire returns an idle instance, waiting for one if need be.
-func (d *Direct) acquire(ctx context.Context) (*directWorker, error) {
+func (d *Direct) acquire(ctx context.Context, r *infer.Request) (*directWorker, error) {
 	d.mu.Lock()
 	if d.closing {
 		d.mu.Unlock()
-		return nil, errStopping
+		r.Queued = time.Time{}
+		return nil, stopping(r)
 	}
 	if n := len(d.idle); n > 0 {
 		w := d.idle[n-1]
@@ -158,8 +159,6 @@ func (d *Direct) Close() {
 	d.mu.Unlock()
 	<-d.drained
 }
-
-var errStopping = status.Errorf(status.Unavailable, "Server is stopping, scheduler for model has stopped accepting new inference requests")
 
 // cancelled says why ctx ended, as an error with a code.
 func cancelled(ctx context.Context) error {

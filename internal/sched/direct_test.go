@@ -11,6 +11,7 @@ import (
 
 	"shoal/internal/backend"
 	"shoal/internal/infer"
+	"shoal/internal/race"
 	"shoal/internal/status"
 )
 
@@ -233,6 +234,9 @@ func TestDirectLosesNoInstanceUnderCancellation(t *testing.T) {
 }
 
 func TestDirectDoesNotAllocateWhenAnInstanceIsIdle(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the race detector makes pools forget")
+	}
 	d := StartDirect([]backend.Instance{&slow{}}, &tally{})
 	defer d.Close()
 	in := &instant{}

@@ -1,0 +1,508 @@
+package sched
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"time"
+
+	"shoal/internal/backend"
+	"shoal/internal/infer"
+	"shoal/internal/model"
+	"shoal/internal/status"
+)
+
+// A Batcher gathers requests into batches and runs them on a model's instances,
+// as its policy decides.
+//
+// It has no goroutine of its own. The goroutine of a batch's first request
+// leads it: it runs the instance, answers the other requests and, when the next
+// batch is due, makes the first request of that one its leader. Every request
+// is woken at most once, and a lone request never changes goroutine at all.
+//
+// Batches that wait for an instance stand in ready, as in Triton: the youngest
+// stays open, and grows, until it is full or an instance starts it.
+type Batcher struct {
+	name     string
+	policy   Policy
+	ordered  bool
+	prefetch bool
+	match    matcher
+	record   Recorder
+	calls    sync.Pool
+	batches  sync.Pool
+	timer    timer // nil when nothing depends on time
+	workers  int
+
+	mu      sync.Mutex // protects the fields below
+	queue   queue
+	open    *batch   // the batch that takes more, perhaps already given a worker
+	ready   []*batch // batches without a worker, the oldest first
+	order   []*batch // with ordered: batches not delivered yet, the oldest first
+	idle    []*worker
+	view    []Candidate
+	more    int       // look again when so many rows wait; 0 at any arrival
+	armed   time.Time // when the timer will go off; zero when it will not
+	inside  int       // calls that have no answer yet
+	closing bool
+	drained chan struct{} // closed when closing and nothing is inside
+}
+
+// A worker is an instance as the batcher sees it.
+type worker struct{ instance backend.Instance }
+
+// entry is what a call brings along.
+type entry struct {
+	request *infer.Request
+	rows    int
+	queued  time.Time
+	expires time.Time
+}
+
+// A BatcherConfig says how a batcher works.
+type BatcherConfig struct {
+	Policy Policy
+	// PreserveOrder makes answers leave in the order in which their requests
+	// entered batches.
+	PreserveOrder bool
+	// Levels are the queue policies by priority, the most urgent first; one at
+	// least. DefaultLevel is the index of the one for requests without a
+	// priority.
+	Levels       []QueuePolicy
+	DefaultLevel int
+	// Signature tells which requests can be in one batch.
+	Signature *model.Signature
+}
+
+// StartBatcher returns a batcher over the instances, which stay the caller's
+// and must outlive it.
+func StartBatcher(cfg BatcherConfig, instances []backend.Instance, record Recorder) (*Batcher, error) {
+	return startBatcher(cfg, instances, record, newTimer)
+}
+
+func startBatcher(cfg BatcherConfig, instances []backend.Instance, record Recorder, newTimer func(func()) (timer, error)) (*Batcher, error) {
+	b := &Batcher{
+		name: cfg.Signature.Name, policy: cfg.Policy, ordered: cfg.PreserveOrder, match: newMatcher(cfg.Signature),
+		record: record, workers: len(instances), drained: make(chan struct{}),
+		prefetch: len(cfg.Levels) == 1 && cfg.Levels[0].plain(),
+	}
+	b.queue.defaultLevel = cfg.DefaultLevel
+	for _, p := range cfg.Levels {
+		b.queue.levels = append(b.queue.levels, level{policy: p})
+	}
+	b.calls.New = func() any { return &call{signals: make(chan signal, 1)} }
+	b.batches.New = func() any { return new(batch) }
+	for _, in := range instances {
+		b.idle = append(b.idle, &worker{in})
+	}
+	if !b.timed() {
+		return b, nil
+	}
+	var err error
+	b.timer, err = newTimer(b.timeUp)
+	return b, err
+}
+
+// timed reports whether anything that the batcher does depends on time.
+func (b *Batcher) timed() bool {
+	for i := range b.queue.levels {
+		if b.queue.levels[i].policy.Timeout > 0 {
+			return true
+		}
+	}
+	return b.policy.Delay > 0
+}
+
+// Do implements Scheduler.
+func (b *Batcher) Do(ctx context.Context, r *infer.Request) error {
+	c := b.calls.Get().(*call)
+	now := time.Now()
+	r.Queued = now
+	c.entry = entry{request: r, rows: max(r.Rows, 1), queued: now}
+	c.err = nil
+	if err := b.enter(c, now); err != nil {
+		r.Queued = time.Time{}
+		b.calls.Put(c)
+		return err
+	}
+	b.await(ctx, c)
+	err := c.err
+	c.entry, c.batch = entry{}, nil
+	b.calls.Put(c)
+	return err
+}
+
+// enter puts the call into the queue and does what has become due.
+func (b *Batcher) enter(c *call, now time.Time) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closing {
+		return stopping(c.request)
+	}
+	c.level = b.queue.level(c.request.Priority)
+	l := &b.queue.levels[c.level]
+	l.expire(now, b.reject)
+	if l.full() {
+		return b.fullQueue(c, l)
+	}
+	if t := l.policy.timeout(c.request.Timeout); t > 0 {
+		c.expires = now.Add(t)
+	}
+	l.push(c)
+	b.inside++
+	if b.queue.rows() < b.more && c.expires.IsZero() {
+		return nil // the last decision still holds
+	}
+	b.advance(now)
+	return nil
+}
+
+// await returns when the call has its answer. It leads the call's batch when it
+// is told to.
+func (b *Batcher) await(ctx context.Context, c *call) {
+	for {
+		select {
+		case s := <-c.signals:
+			if s == signalDone {
+				return
+			}
+		case <-ctx.Done():
+			if b.withdraw(c) {
+				c.err = cancelled(ctx)
+				return
+			}
+			if <-c.signals == signalDone { // it runs, or is about to
+				return
+			}
+		}
+		if b.lead(c) {
+			return
+		}
+		ctx = context.Background() // only the order of answers is waited for
+	}
+}
+
+// withdraw takes a call out that no instance has, and reports whether it did.
+func (b *Batcher) withdraw(c *call) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case c.list != nil:
+		c.list.remove(c)
+	case c.batch != nil && c.batch.worker == nil, c.batch != nil && !c.batch.started && c.batch.calls[0] != c:
+		bt := c.batch
+		bt.remove(c)
+		if len(bt.calls) == 0 {
+			b.drop(bt)
+		}
+	default:
+		return false
+	}
+	b.left(1)
+	b.advance(time.Now())
+	return true
+}
+
+// drop forgets a batch that lost all its requests before an instance had it.
+func (b *Batcher) drop(bt *batch) {
+	if b.open == bt {
+		b.open = nil
+	}
+	b.ready = without(b.ready, bt)
+	b.order = without(b.order, bt)
+	bt.reset()
+	b.batches.Put(bt)
+}
+
+// advance forms the batches that are due and gives them to idle instances.
+func (b *Batcher) advance(now time.Time) {
+	for i := range b.queue.levels {
+		b.queue.levels[i].expire(now, b.reject)
+	}
+	b.more = 0
+	for b.room() && !b.queue.empty() {
+		d := b.policy.Decide(b.look(now))
+		if b.closing && d.Take == 0 && !d.Close {
+			d = Decision{Take: len(b.view), Reason: infer.ReasonIdle} // nobody else will come
+		}
+		if d.Take == 0 && !d.Close {
+			b.more = b.queue.rows() + d.More
+			if b.match.compares() {
+				b.more = 0
+			}
+			b.arm(now.Add(d.Wait), now)
+			break
+		}
+		b.apply(d)
+		b.dispatch()
+	}
+	b.dispatch()
+	if t := b.queue.nearest(); !t.IsZero() {
+		b.arm(t, now)
+	}
+}
+
+// room reports whether another batch may be formed. Requests that may time out
+// or be overtaken stay in the queue until an instance is idle; others leave it
+// early, two batches for each instance.
+func (b *Batcher) room() bool {
+	if b.prefetch {
+		return len(b.ready) < 2*b.workers || b.open != nil
+	}
+	return len(b.idle) > len(b.ready) || b.open != nil
+}
+
+// look returns what the policy decides on: the head of the queue, as far as it
+// could go into one batch.
+func (b *Batcher) look(now time.Time) View {
+	v := View{Now: now}
+	var first *infer.Request
+	if b.open != nil {
+		v.Open, first = b.open.rows, b.open.calls[0].request
+	}
+	b.view = b.view[:0]
+	rows := v.Open
+	for c := range b.queue.all {
+		if first == nil {
+			first = c.request
+		}
+		differs := b.match.differs(first, c.request)
+		b.view = append(b.view, Candidate{Rows: c.rows, Queued: c.queued, Expires: c.expires, Differs: differs})
+		rows += c.rows
+		if differs || rows > b.policy.MaxRows {
+			break
+		}
+	}
+	v.Queue = b.view
+	return v
+}
+
+// apply does what the policy decided.
+func (b *Batcher) apply(d Decision) {
+	if d.Take > 0 {
+		if b.open == nil {
+			b.open = b.batches.Get().(*batch)
+			b.ready = append(b.ready, b.open)
+			if b.ordered {
+				b.order = append(b.order, b.open)
+			}
+		}
+		b.open.reason = d.Reason
+		for c := range b.queue.all {
+			c.list.remove(c)
+			b.open.add(c)
+			if d.Take--; d.Take == 0 {
+				break
+			}
+		}
+	}
+	if d.Close && b.open != nil {
+		b.open.sealed = b.open.sealed || d.Seal
+		b.open = nil
+	}
+}
+
+// dispatch gives waiting batches to idle instances and tells their leaders.
+func (b *Batcher) dispatch() {
+	for len(b.ready) > 0 && len(b.idle) > 0 {
+		bt := b.ready[0]
+		b.ready = without(b.ready, bt)
+		n := len(b.idle) - 1
+		bt.worker, b.idle = b.idle[n], b.idle[:n]
+		bt.calls[0].signals <- signalLead // buffered, and its first signal
+	}
+}
+
+// lead runs the batch that c is the first of, and reports whether c has its
+// answer: with ordered answers it may have to wait for another batch.
+func (b *Batcher) lead(c *call) bool {
+	bt := c.batch
+	if b.growing(bt) {
+		// Let goroutines that are about to bring requests have their turn: a
+		// batch that starts at once is a small one.
+		runtime.Gosched()
+	}
+	run := b.start(bt)
+	err := execute(bt.worker.instance, run)
+	run.Times.End = time.Now()
+	b.record.Executed(run, err)
+	return b.finish(bt, c, err)
+}
+
+func (b *Batcher) growing(bt *batch) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.open == bt && bt.rows < b.policy.largest()
+}
+
+// start closes the batch and returns what the instance is given.
+func (b *Batcher) start(bt *batch) *infer.Batch {
+	b.mu.Lock()
+	now := time.Now()
+	if b.open == bt {
+		b.open = nil
+	}
+	b.merge(bt, now)
+	bt.started = true
+	b.mu.Unlock()
+	run := bt.begin()
+	run.Times = infer.Times{Start: now}
+	run.Reason = bt.reason
+	for _, r := range run.Requests {
+		r.Started = now
+	}
+	b.record.Started(run)
+	return run
+}
+
+// merge adds the batches behind bt that have waited out the delay and fit.
+func (b *Batcher) merge(bt *batch, now time.Time) {
+	if b.policy.Delay == 0 || b.policy.MaxRows == 1 || bt.sealed {
+		return
+	}
+	for len(b.ready) > 0 {
+		next := b.ready[0]
+		if next.sealed || bt.rows+next.rows > b.policy.MaxRows || now.Sub(next.calls[0].queued) < b.policy.Delay ||
+			b.match.differs(bt.calls[0].request, next.calls[0].request) {
+			return
+		}
+		for _, c := range next.calls {
+			bt.add(c)
+		}
+		b.drop(next)
+	}
+}
+
+// finish frees the instance, starts what is due next and answers the requests
+// of the batch and, with ordered answers, those of batches that waited for it.
+func (b *Batcher) finish(bt *batch, leader *call, err error) bool {
+	for _, c := range bt.calls {
+		c.err = err
+		if err == nil {
+			c.err = c.request.Err
+		}
+	}
+	b.mu.Lock()
+	b.idle = append(b.idle, bt.worker)
+	b.advance(time.Now())
+	bt.done = true
+	mine := !b.ordered
+	if mine {
+		b.left(len(bt.calls))
+		b.mu.Unlock()
+		b.deliver(bt, leader)
+		return true
+	}
+	defer b.mu.Unlock()
+	for len(b.order) > 0 && b.order[0].done {
+		head := b.order[0]
+		b.order = without(b.order, head)
+		mine = mine || head == bt
+		b.left(len(head.calls))
+		b.deliver(head, leader)
+	}
+	return mine
+}
+
+// deliver tells every call of a batch that has run, but the leader's, that its
+// answer is there.
+func (b *Batcher) deliver(bt *batch, leader *call) {
+	for _, c := range bt.calls {
+		c.batch = nil
+		if c != leader {
+			c.signals <- signalDone // buffered, and its last signal
+		}
+	}
+	bt.reset()
+	b.batches.Put(bt)
+}
+
+// left counts calls that have their answer.
+func (b *Batcher) left(n int) {
+	b.inside -= n
+	if b.closing && b.inside == 0 {
+		close(b.drained)
+	}
+}
+
+// reject answers a call whose time in the queue is over.
+func (b *Batcher) reject(c *call) {
+	c.err = ErrTimeout
+	c.signals <- signalDone
+	b.left(1)
+}
+
+// arm has timeUp called at t or before.
+func (b *Batcher) arm(t, now time.Time) {
+	if b.armed.IsZero() || t.Before(b.armed) {
+		b.armed = t
+		b.timer.set(max(t.Sub(now), 1))
+	}
+}
+
+// timeUp does what has become due with time. The timer calls it.
+func (b *Batcher) timeUp() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.armed = time.Time{}
+	b.advance(time.Now())
+}
+
+// Pending returns how many requests wait for an instance.
+func (b *Batcher) Pending() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := b.queue.len()
+	for _, bt := range b.ready {
+		n += len(bt.calls)
+	}
+	return n
+}
+
+// Close implements Scheduler.
+func (b *Batcher) Close() {
+	b.mu.Lock()
+	if !b.closing {
+		b.closing = true
+		if b.inside == 0 {
+			close(b.drained)
+		}
+		b.advance(time.Now())
+	}
+	b.mu.Unlock()
+	<-b.drained
+	if b.timer != nil {
+		b.timer.close()
+	}
+}
+
+func without(list []*batch, bt *batch) []*batch {
+	for i := range list {
+		if list[i] == bt {
+			copy(list[i:], list[i+1:])
+			list[len(list)-1] = nil
+			return list[:len(list)-1]
+		}
+	}
+	return list
+}
+
+// ErrTimeout answers a request whose time in the queue is over.
+var ErrTimeout = status.Errorf(status.Unavailable, "Request timeout expired")
+
+// fullQueue says that a level takes no more and what would help.
+func (b *Batcher) fullQueue(c *call, l *level) error {
+	return status.Errorf(status.Unavailable, "[request id: %s] Exceeds maximum queue size: %d requests wait for model '%s'; raise max_queue_size in its queue policy or add instances",
+		idOf(c.request), l.policy.MaxSize, b.name)
+}
+
+func stopping(r *infer.Request) error {
+	return status.Errorf(status.Unavailable, "[request id: %s] Server is stopping, scheduler for model has stopped accepting new inference requests", idOf(r))
+}
+
+func idOf(r *infer.Request) string {
+	if r.ID == "" {
+		return "<id_unknown>"
+	}
+	return r.ID
+}

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package sched
+
+func newTimer(f func()) (timer, error) { return newRuntimeTimer(f) }
