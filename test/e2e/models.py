@@ -64,10 +64,7 @@ class Tensor:
 
     def text(self) -> str:
         dims = ", ".join(str(d) for d in self.dims)
-        return (
-            f'{{ name: "{self.name}" data_type: {TYPES[self.type].config} '
-            f"dims: [ {dims} ] {self.extra}}}"
-        )
+        return f'{{ name: "{self.name}" data_type: {TYPES[self.type].config} dims: [ {dims} ] {self.extra}}}'
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The Python-backend models that stand in for ours on a real tritonserver."""
 
-_MODEL = '''
+_MODEL = """
 import json
 import time
 
@@ -41,7 +41,7 @@ class TritonPythonModel:
             if name in wanted
         ]
         return backend.InferenceResponse(output_tensors=tensors)
-'''
+"""
 
 
 def source(act: str) -> str:

@@ -76,7 +76,7 @@ class Server:
             self._ended = True
             self._changed.notify_all()
 
-    def __enter__(self) -> "Server":
+    def __enter__(self) -> Server:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -126,7 +126,7 @@ class Server:
     def metrics(self) -> str:
         return self.address("metrics")
 
-    def wait_ready(self, timeout: float = 30) -> "Server":
+    def wait_ready(self, timeout: float = 30) -> Server:
         wait_until(lambda: self._ready_or_ended(), timeout, f"readiness; the log so far:\n{self.log}")
         assert self.process.poll() is None, f"the server ended before it was ready:\n{self.log}"
         return self

@@ -130,7 +130,9 @@ def test_a_request_to_it_is_refused(running, fault):
 
 
 def test_a_model_without_versions_says_so(running):
-    assert "at least one version must be available under the version policy of model 'no_version'" in unquoted(running.log)
+    assert "at least one version must be available under the version policy of model 'no_version'" in unquoted(
+        running.log
+    )
 
 
 def test_a_missing_model_file_is_named(running):

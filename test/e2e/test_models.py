@@ -42,7 +42,9 @@ def test_the_version_policy_decides_what_runs(http_client, model, version, facto
 
 
 @pytest.mark.peer
-@pytest.mark.parametrize("model, version", [("versions_latest", "1"), ("versions_specific", "3"), ("versions_all", "2")])
+@pytest.mark.parametrize(
+    "model, version", [("versions_latest", "1"), ("versions_specific", "3"), ("versions_all", "2")]
+)
 def test_a_version_outside_the_policy_is_not_found(http_client, model, version):
     with pytest.raises(InferenceServerException) as caught:
         infer(http_client, model, FOUR, model_version=version)
