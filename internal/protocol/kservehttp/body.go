@@ -92,7 +92,7 @@ func (p *body) fixed(stream io.Reader, length, limit int64, tooLarge sizeError) 
 
 func (p *body) chunked(stream io.Reader, limit int64, tooLarge sizeError) error {
 	chunks := 0
-	left := chunkLeft(stream)
+	left, ended := chunkLeft(stream), chunksEnded(stream)
 	for {
 		if len(p.b) == cap(p.b) {
 			p.grow(max(4096, 2*cap(p.b)))
@@ -108,8 +108,10 @@ func (p *body) chunked(stream io.Reader, limit int64, tooLarge sizeError) error 
 		case chunks > maxChunks:
 			return status.Errorf(status.InvalidArgument,
 				"Chunked request body exceeds maximum of %d non-empty chunks. Send fewer or larger HTTP chunks.", maxChunks)
-		case err == io.EOF:
+		case err == io.EOF && ended.Bool():
 			return nil
+		case err == io.EOF: // the client left before the last chunk
+			return io.ErrUnexpectedEOF
 		case err != nil:
 			return err
 		}
@@ -129,10 +131,16 @@ func chunkLeft(stream io.Reader) reflect.Value {
 	return reflect.ValueOf(stream).Elem().FieldByName("chunkLeft")
 }
 
+// chunksEnded returns fasthttp's note that the last chunk was read. Its stream
+// ends in the same way when the client closes the connection before that.
+func chunksEnded(stream io.Reader) reflect.Value {
+	return reflect.ValueOf(stream).Elem().FieldByName("eof")
+}
+
 // bodyError puts a failure to read into words for the client.
 func bodyError(err error) error {
 	if ne, ok := err.(net.Error); ok && ne.Timeout() {
-		return &httpError{status: 408, text: "the request's body did not arrive in time; send it faster or raise --http-stall-timeout"}
+		return &httpError{status: 408, text: "the request's body did not arrive in time; send it faster or raise --http-body-timeout-secs"}
 	}
 	switch err.(type) {
 	case *status.Error, *httpError:
