@@ -8,6 +8,7 @@ import (
 	"context"
 	"log/slog"
 	"reflect"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"shoal/internal/model"
 	"shoal/internal/model/modelpb"
 	"shoal/internal/status"
+	"shoal/internal/tensor"
 )
 
 // Options say where ONNX Runtime is and what holds for all models.
@@ -256,6 +258,9 @@ func describe(s *ort.Session) (model.Graph, error) {
 		infos, err := part.list()
 		if err != nil {
 			return g, status.Errorf(status.Internal, "%v", err)
+		}
+		if part.to == &g.Overridable { // they need not be sent, so they need not be such as can be
+			infos = slices.DeleteFunc(infos, func(t ort.TensorInfo) bool { return t.Kind != "" || t.Type == tensor.Invalid })
 		}
 		if *part.to, err = graphOf(infos); err != nil {
 			return g, err

@@ -119,7 +119,10 @@ func (in *instance) checkInput(x *port, input *infer.Input, rows int) error {
 		return status.Errorf(status.InvalidArgument, "input '%s' batch size does not match other inputs for '%s'", x.Name, name)
 	}
 	if x.Type == tensor.Bytes {
-		elements, _ := input.Shape.Elements()
+		elements, ok := input.Shape.Elements()
+		if !ok {
+			elements = -1 // no number of strings will do
+		}
 		return checkStrings(name, x.Name, in.contiguous(input.Data), elements)
 	}
 	want, ok := input.Shape.Bytes(x.Type)

@@ -270,3 +270,20 @@ func TestAConstantOutputIsNotOverwrittenByTheNextRun(t *testing.T) {
 		r.Release()
 	}
 }
+
+func TestAModelWithoutInputsRuns(t *testing.T) {
+	m := onnxtest.Model{
+		Outputs:      []onnxtest.Tensor{{Name: "OUT", Type: tensor.FP32, Dims: []any{2}}},
+		Nodes:        []onnxtest.Node{onnxtest.NodeOf("Neg", []string{"K"}, "OUT")},
+		Initializers: []onnxtest.Initializer{{Name: "K", Type: tensor.FP32, Dims: []int64{2}, Raw: onnxtest.Floats(3, 4)}},
+	}
+	in := start(t, m, ``)
+	r := request(1)
+	defer r.Release()
+	if _, err := run(in, r); err != nil {
+		t.Fatal(err)
+	}
+	if got := result(t, r, "OUT").Data; string(got) != string(onnxtest.Floats(-3, -4)) {
+		t.Errorf("got %x, want -3, -4", got)
+	}
+}

@@ -7,6 +7,7 @@ import (
 
 	"shoal/internal/backend/onnx/ort"
 	"shoal/internal/infer"
+	"shoal/internal/status"
 	"shoal/internal/tensor"
 )
 
@@ -173,8 +174,21 @@ func (in *instance) gather(p *plan, requests []*infer.Request) error {
 		}
 		dst := in.arena.mem[at.offset : at.offset+at.size]
 		for _, r := range requests {
-			dst = dst[r.Inputs[at.place].Data.CopyTo(dst):]
+			data := &r.Inputs[at.place].Data
+			if data.Size() > len(dst) {
+				return errReshape(at.port)
+			}
+			dst = dst[data.CopyTo(dst):]
+		}
+		if len(dst) > 0 { // what lies there is an earlier client's
+			return errReshape(at.port)
 		}
 	}
 	return nil
+}
+
+// errReshape says that the requests' data, whose size is right for the shapes
+// that their clients gave, is not what the graph's shape takes.
+func errReshape(x *port) error {
+	return status.Errorf(status.Internal, "input '%s': the reshape from %s to %s changes the number of elements", x.Name, x.Dims, x.inner)
 }

@@ -30,7 +30,7 @@ func checkStrings(model, input string, data []byte, want int64) error {
 		}
 		data = data[size:]
 	}
-	if n < want {
+	if n != want {
 		return status.Errorf(status.InvalidArgument, "expected %d string elements for inference input '%s' for model '%s', got %d", want, input, model, n)
 	}
 	return nil
