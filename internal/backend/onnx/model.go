@@ -252,17 +252,23 @@ func firstPlacement(cfg *modelpb.ModelConfig) backend.Placement {
 	return p
 }
 
-// defaultInstances is how many instances a model has that names no groups.
+// defaultInstances is how many instances a group on CPUs has that gives no
+// count, as far as Complete can tell: if it is wrong, Open makes a session with
+// other threads.
 const defaultInstances = 2
 
 // instanceCount returns the number of a model's instances.
 func instanceCount(cfg *modelpb.ModelConfig) int {
+	if len(cfg.GetInstanceGroup()) == 0 {
+		return defaultInstances
+	}
 	n := 0
 	for _, g := range cfg.GetInstanceGroup() {
-		n += max(1, int(g.GetCount())) * max(1, len(g.GetGpus()))
-	}
-	if n == 0 {
-		return defaultInstances
+		count := int(g.GetCount())
+		if onCPU := g.GetKind() == modelpb.ModelInstanceGroup_KIND_CPU || g.GetKind() == modelpb.ModelInstanceGroup_KIND_AUTO; count < 1 && onCPU {
+			count = defaultInstances
+		}
+		n += max(1, count) * max(1, len(g.GetGpus()))
 	}
 	return n
 }

@@ -44,8 +44,8 @@ func (s settings) providers(available []string, model string, p backend.Placemen
 func (s settings) gpuProviders(available []string, model string, p backend.Placement) ([]ort.Provider, error) {
 	if !slices.Contains(available, "CUDA"+suffix) {
 		group := p.Group.GetName()
-		if group == "" {
-			group = p.Name
+		if group == "" { // Complete comes before groups get their names
+			group = model + "_0"
 		}
 		return nil, status.Errorf(status.InvalidArgument, "instance group %s of model %s has kind KIND_GPU but server does not support GPUs", group, model)
 	}
