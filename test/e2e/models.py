@@ -114,6 +114,7 @@ class Model:
         folder = repository / self.name
         folder.mkdir(parents=True)
         for name, text in self.files.items():
+            (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text(text)
         return folder
 

@@ -47,7 +47,7 @@ def environment() -> dict[str, str]:
 class Server:
     """One running `shoal serve`. Use it as a context manager: leaving ends the process."""
 
-    def __init__(self, *args: object, binary: pathlib.Path = BINARY, command: tuple[str, ...] = ("serve",)):
+    def __init__(self, *args: object, binary: pathlib.Path = BINARY, command=("serve",), env=None):
         assert binary.exists(), f"{binary} is missing: run `make build`, or set SHOAL to the binary"
         self.args = [str(binary), *command, *(str(a) for a in args)]
         self.started = time.monotonic()
@@ -56,7 +56,7 @@ class Server:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env=environment(),
+            env={**environment(), **(env or {})},
             text=True,
             errors="replace",
         )

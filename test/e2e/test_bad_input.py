@@ -328,7 +328,8 @@ def test_dawdling_clients_are_cut_off_at_the_limit(strict):
         limit = STALLS[case][2]
         assert_flags_exist(reply.text)
         assert reply.status in (CLOSED, 400, 408), f"{case}: got {reply.status} {reply.text!r}"
-        assert reply.seconds < limit + 1.2, f"{case}: cut off after {reply.seconds:.1f} s, want {limit} s"
+        # Generous, for machines with more to do; a client that is not cut off waits for 10 s.
+        assert limit - 0.2 < reply.seconds < limit + 3, f"{case}: cut off after {reply.seconds:.1f} s, want {limit} s"
 
 
 def test_an_idle_connection_is_closed_after_its_limit(strict):
