@@ -13,6 +13,7 @@ const (
 	fnGetErrorCode                        = 1
 	fnGetErrorMessage                     = 2
 	fnCreateEnv                           = 3
+	fnDisableTelemetryEvents              = 6
 	fnCreateSession                       = 7
 	fnRun                                 = 9
 	fnCreateSessionOptions                = 10

@@ -9,6 +9,7 @@ package ort
 
 import (
 	"fmt"
+	"os"
 	"sync"
 	"unsafe"
 
@@ -99,13 +100,32 @@ func load(path string) (*Library, error) {
 
 // start makes the environment and the objects that everything else needs.
 func (l *Library) start(t Threads) error {
+	if err := quiet(); err != nil {
+		return err
+	}
 	if err := l.newEnv(t); err != nil {
+		return err
+	}
+	if err := l.call(fnDisableTelemetryEvents, l.env); err != nil {
 		return err
 	}
 	if err := l.call(fnCreateCPUMemoryInfo, allocatorArena, memoryDefault, uintptr(unsafe.Pointer(&l.cpu))); err != nil {
 		return err
 	}
 	return l.call(fnGetAllocatorWithDefaultOptions, uintptr(unsafe.Pointer(&l.allocator)))
+}
+
+// quiet turns the library's telemetry off, before its environment exists. From
+// 1.29 on the official builds for Linux and macOS report model names, hashes
+// and more to their maker unless this variable is set, and write an identifier
+// and a database into the user's cache folder; the function that disables
+// events comes too late for that. A user who has set the variable decides.
+func quiet() error {
+	const variable = "ORT_DISABLE_TELEMETRY"
+	if _, set := os.LookupEnv(variable); set {
+		return nil
+	}
+	return os.Setenv(variable, "1") // reaches the library's own view of the environment, too
 }
 
 // newEnv makes the environment. Its log is kept at "fatal": the library reports
