@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import pathlib
+import queue
 import re
 import signal
 import subprocess
 import time
 from concurrent import futures
 
+import grpc
 import numpy as np
 import pytest
 import tritonclient.grpc
+from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 import clients
 import models
+import rawhttp
 import server
 
 REQUEST = {"inputs": [{"name": "INPUT0", "shape": [1], "datatype": "FP32", "data": [1]}]}
@@ -124,6 +128,32 @@ def test_grpc_calls_in_flight_are_answered_after_sigterm(serve):
         running.signal(signal.SIGTERM)
         assert [c.result(10).as_numpy("OUTPUT0")[0] for c in calls] == [1, 1]
     assert running.wait() == 0
+
+
+def test_idle_connections_and_streams_do_not_hold_up_the_end(serve):
+    running = serve(wanted=(models.simple(),)).wait_ready()
+    waiting: queue.Queue = queue.Queue()
+    with grpc.insecure_channel(running.grpc) as channel, rawhttp.connect(running.http) as idle:
+        idle.sendall(rawhttp.request("/v2/health/live", method="GET"))
+        assert rawhttp.read_reply(idle, 0).status == 200
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        stream = stub.ModelStreamInfer(iter(waiting.get, None))
+        stub.ServerLive(service_pb2.ServerLiveRequest(), timeout=5)
+        begin = time.monotonic()
+        running.signal(signal.SIGTERM)
+        assert running.wait(10) == 0, running.log
+        assert time.monotonic() - begin < 3, "an idle client held up the end"
+        stream.cancel()
+        waiting.put(None)
+
+
+def test_sigterm_while_models_load_ends_the_server(serve):
+    running = serve(wanted=(creating("late", 20),))
+    running.wait_for_log("listening")
+    begin = time.monotonic()
+    running.signal(signal.SIGTERM)
+    assert running.wait(10) == 0, running.log
+    assert time.monotonic() - begin < 3
 
 
 def test_a_second_signal_stops_at_once(serve):
