@@ -23,7 +23,7 @@ import (
 
 // repo writes model folders, given by the path of each file, and returns the
 // repository's path.
-func repo(t *testing.T, files map[string]string) string {
+func repo(t testing.TB, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range files {
@@ -63,7 +63,7 @@ input [ { name: "INPUT0" data_type: TYPE_FP32 dims: [ 2 ] }, { name: "INPUT1" da
 output [ { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 2 ] }, { name: "OUTPUT1" data_type: TYPE_FP32 dims: [ 3 ] } ]
 `
 
-func start(t *testing.T, dirs ...string) *Engine {
+func start(t testing.TB, dirs ...string) *Engine {
 	t.Helper()
 	e, err := Start(t.Context(), Options{
 		Name: "test", Version: "1", Repositories: dirs, LoadThreads: 2,

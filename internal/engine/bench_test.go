@@ -1,0 +1,63 @@
+package engine
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"shoal/internal/infer"
+	"shoal/internal/tensor"
+)
+
+const batchedInput = `
+backend: "identity"
+max_batch_size: 32
+input { name: "INPUT0" data_type: TYPE_FP32 dims: [ 2 ] }
+output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 2 ] }
+dynamic_batching { }
+`
+
+// BenchmarkInfer is a request's whole way through the engine, with a model that
+// takes no time: check, schedule, run, count.
+func BenchmarkInfer(b *testing.B) {
+	for _, model := range []string{"direct", "batched"} {
+		for _, callers := range []int{1, 16} {
+			b.Run(fmt.Sprintf("%s/callers=%d", model, callers), func(b *testing.B) {
+				e := start(b, repo(b, map[string]string{
+					"direct/config.pbtxt": oneInput, "direct/1/": "",
+					"batched/config.pbtxt": batchedInput, "batched/1/": "",
+				}))
+				v, err := e.Version(model, 1)
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.ReportAllocs()
+				b.ResetTimer()
+				var wg sync.WaitGroup
+				for i := range callers {
+					n := b.N / callers
+					if i == 0 {
+						n += b.N % callers
+					}
+					wg.Go(func() {
+						for range n {
+							inferZeros(b, v)
+						}
+					})
+				}
+				wg.Wait()
+			})
+		}
+	}
+}
+
+// inferZeros sends v one row of two zeros.
+func inferZeros(tb testing.TB, v *Version) {
+	r := infer.NewRequest()
+	i := r.AddInput()
+	*i = infer.Input{Name: "INPUT0", Type: tensor.FP32, Shape: append(r.Dims(2), 1, 2), Data: infer.Data{First: zeros[:]}}
+	if err := v.Infer(tb.Context(), r); err != nil {
+		tb.Error(err)
+	}
+	r.Release()
+}
