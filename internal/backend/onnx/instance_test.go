@@ -23,12 +23,18 @@ func TestShapesAreTurnedIntoWhatTheGraphWants(t *testing.T) {
 		rows   int
 		shape  tensor.Shape // in and out
 	}{
-		{"a reshape of both sides", relu("N", 2, 3), `max_batch_size: 4
+		{
+			"a reshape of both sides", relu("N", 2, 3), `max_batch_size: 4
 			input { name: "IN" data_type: TYPE_FP32 dims: 6 reshape { shape: [2, 3] } } output { name: "OUT" data_type: TYPE_FP32 dims: 6 reshape { shape: [2, 3] } }`,
-			2, tensor.Shape{2, 6}},
-		{"a reshape with a variable dimension", relu("N", "a", 1, 3), `max_batch_size: 4
+			2,
+			tensor.Shape{2, 6},
+		},
+		{
+			"a reshape with a variable dimension", relu("N", "a", 1, 3), `max_batch_size: 4
 			input { name: "IN" data_type: TYPE_FP32 dims: [3, -1] reshape { shape: [-1, 1, 3] } } output { name: "OUT" data_type: TYPE_FP32 dims: [3, -1] reshape { shape: [-1, 1, 3] } }`,
-			2, tensor.Shape{2, 3, 5}},
+			2,
+			tensor.Shape{2, 3, 5},
+		},
 		{"a vector of rows", relu("N"), ``, 3, tensor.Shape{3, 1}},
 		{"a scalar", relu(), ``, 1, tensor.Shape{1}},
 		{"a batch of one row", relu("N", 4), ``, 1, tensor.Shape{1, 4}},

@@ -42,7 +42,8 @@ func TestCompleteFillsInWhatTheFileSays(t *testing.T) {
 				Inputs:  []onnxtest.Tensor{{Name: "IN", Type: tensor.FP32, Dims: []any{2, 3}}},
 				Outputs: []onnxtest.Tensor{{Name: "OUT", Type: tensor.FP32, Shapeless: true}},
 				Nodes:   []onnxtest.Node{onnxtest.NodeOf("Relu", []string{"IN"}, "OUT")},
-			}, ``,
+			},
+			``,
 			`name: "m" input { name: "IN" data_type: TYPE_FP32 dims: [2, 3] } output { name: "OUT" data_type: TYPE_FP32 dims: [2, 3] }`,
 		},
 		{
@@ -51,7 +52,8 @@ func TestCompleteFillsInWhatTheFileSays(t *testing.T) {
 				Inputs:  []onnxtest.Tensor{{Name: "IN", Type: tensor.FP32, Dims: []any{-1, 3}}},
 				Outputs: []onnxtest.Tensor{{Name: "OUT", Type: tensor.FP32, Dims: []any{-1, 3}}},
 				Nodes:   []onnxtest.Node{onnxtest.NodeOf("Relu", []string{"IN"}, "OUT")},
-			}, `max_batch_size: 2 dynamic_batching {}`,
+			},
+			`max_batch_size: 2 dynamic_batching {}`,
 			`name: "m" max_batch_size: 2 dynamic_batching {} input { name: "IN" data_type: TYPE_FP32 dims: 3 } output { name: "OUT" data_type: TYPE_FP32 dims: 3 }`,
 		},
 	} {
@@ -135,13 +137,19 @@ func TestAModelIsRefusedWithItsReason(t *testing.T) {
 	}{
 		{"a sequence output", sequence, ``, status.InvalidArgument, "model 'm': Unsupported ONNX Type 'ONNX_TYPE_SEQUENCE' for I/O 'OUT'"},
 		{"an unknown parameter", identity, parameter("intra_op_threads", "1"), status.InvalidArgument, `no parameter "intra_op_threads"; it knows arena_extend_strategy, `},
-		{"an unknown accelerator", identity, `optimization { execution_accelerators { cpu_execution_accelerator { name: "warp" } } }`,
-			status.InvalidArgument, "unknown Execution Accelerator 'warp' is requested; this ONNX Runtime has "},
-		{"a GPU instance without a GPU provider", identity, `instance_group { name: "m_0" kind: KIND_GPU count: 1 gpus: 0 }`,
-			status.InvalidArgument, "instance group m_0 of model m has kind KIND_GPU but server does not support GPUs"},
+		{
+			"an unknown accelerator", identity, `optimization { execution_accelerators { cpu_execution_accelerator { name: "warp" } } }`,
+			status.InvalidArgument, "unknown Execution Accelerator 'warp' is requested; this ONNX Runtime has ",
+		},
+		{
+			"a GPU instance without a GPU provider", identity, `instance_group { name: "m_0" kind: KIND_GPU count: 1 gpus: 0 }`,
+			status.InvalidArgument, "instance group m_0 of model m has kind KIND_GPU but server does not support GPUs",
+		},
 		{"a file that is not there", identity, `default_model_filename: "other.onnx"`, status.Unavailable, "other.onnx' for model 'm'"},
-		{"a wrong type", identity, `max_batch_size: 2 input { name: "IN" data_type: TYPE_INT32 dims: 2 } output { name: "OUT" data_type: TYPE_FP32 dims: 2 }`,
-			status.InvalidArgument, "configuration expects datatype TYPE_INT32 for input 'IN', model provides TYPE_FP32"},
+		{
+			"a wrong type", identity, `max_batch_size: 2 input { name: "IN" data_type: TYPE_INT32 dims: 2 } output { name: "OUT" data_type: TYPE_FP32 dims: 2 }`,
+			status.InvalidArgument, "configuration expects datatype TYPE_INT32 for input 'IN', model provides TYPE_FP32",
+		},
 		{"a batch input", identity, `max_batch_size: 2 batch_input { target_name: "X" data_type: TYPE_FP32 source_input: "IN" } ` +
 			`input { name: "IN" data_type: TYPE_FP32 dims: 2 } output { name: "OUT" data_type: TYPE_FP32 dims: 2 }`, status.Unsupported, "batch_input is not supported yet"},
 	} {

@@ -46,7 +46,6 @@ const (
 	fnGetDimensionsCount                  = 61
 	fnGetDimensions                       = 62
 	fnGetTensorTypeAndShape               = 65
-	fnGetValueType                        = 67
 	fnCreateCPUMemoryInfo                 = 69
 	fnAllocatorFree                       = 76
 	fnGetAllocatorWithDefaultOptions      = 78

@@ -1,0 +1,63 @@
+package onnx
+
+import (
+	"sync"
+
+	"shoal/internal/backend/onnx/ort"
+)
+
+// A slotPool keeps the idle slots of an instance.
+//
+// Taking a slot never waits. Were there a fixed number, a request that holds
+// one (its outputs being the inputs of a later step of an ensemble, say) could
+// wait for an instance that waits for that slot. What bounds the slots instead
+// is the requests in flight, each of which holds one at most; those above
+// maxIdle give their memory back at once.
+type slotPool struct {
+	model *loaded
+	use   *usedSession
+
+	mu     sync.Mutex // protects the fields below
+	idle   []*slot
+	closed bool
+}
+
+const maxIdle = 4
+
+func (p *slotPool) take() *slot {
+	p.mu.Lock()
+	if n := len(p.idle); n > 0 {
+		s := p.idle[n-1]
+		p.idle = p.idle[:n-1]
+		p.mu.Unlock()
+		return s
+	}
+	p.mu.Unlock()
+	n := len(p.model.outputs)
+	s := &slot{pool: p, model: p.model, call: ort.NewCall(p.use.session, p.model.runOptions)}
+	s.values, s.owned, s.outs = make([]ort.Value, n), make([]bool, n), make([]output, n)
+	return s
+}
+
+func (p *slotPool) put(s *slot) {
+	s.empty()
+	p.mu.Lock()
+	keep := !p.closed && len(p.idle) < maxIdle
+	if keep {
+		p.idle = append(p.idle, s)
+	}
+	p.mu.Unlock()
+	if !keep {
+		s.free()
+	}
+}
+
+func (p *slotPool) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	for _, s := range p.idle {
+		s.free()
+	}
+	p.idle = nil
+}
