@@ -23,7 +23,7 @@ type options struct {
 	shoal, venv, work, out string
 	rounds                 int
 	warmup, duration       time.Duration
-	rows                   string
+	rows, profile          string
 	pin, json, reportOnly  bool
 }
 
@@ -37,6 +37,7 @@ func main() {
 	flag.DurationVar(&o.duration, "duration", 2*time.Second, "load in one run")
 	flag.DurationVar(&o.warmup, "warmup", 300*time.Millisecond, "load before it that is not counted")
 	flag.StringVar(&o.rows, "rows", "", "only rows with one of these words, separated by commas, in their name")
+	flag.StringVar(&o.profile, "profile", "", "compare nothing; load Shoal alone and write CPU profiles of it into this folder")
 	flag.BoolVar(&o.pin, "pin", false, "keep the servers on the first half of the cores and the client on the rest")
 	flag.BoolVar(&o.json, "json", false, "print JSON, not a table")
 	flag.BoolVar(&o.reportOnly, "report-only", false, "exit 0 even when a floor is missed")
@@ -62,6 +63,9 @@ func bench(ctx context.Context, o options) (missed []string, err error) {
 	rows, err := choose(allRows, splitWords(o.rows))
 	if err != nil {
 		return nil, err
+	}
+	if o.profile != "" {
+		return nil, profile(ctx, o, rows, o.profile)
 	}
 	if o.rounds < 1 {
 		return nil, fmt.Errorf("--rounds %d: at least one is needed", o.rounds)

@@ -62,9 +62,22 @@ type Server struct {
 	exited chan error // one value, when the process has ended
 }
 
+// errEnded is what a start comes to when the process ends by itself.
+var errEnded = errors.New("it ended before it was ready")
+
 // Start runs the command and waits until the server is ready. The caller must
-// Close it.
-func Start(ctx context.Context, c Command) (*Server, error) {
+// Close it. A server that ends at once is tried again, with other ports: those
+// that were free may be taken by the time it listens.
+func Start(ctx context.Context, c Command) (s *Server, err error) {
+	for range 3 {
+		if s, err = startOnce(ctx, c); !errors.Is(err, errEnded) {
+			break
+		}
+	}
+	return s, err
+}
+
+func startOnce(ctx context.Context, c Command) (*Server, error) {
 	ports, err := freePorts(3)
 	if err != nil {
 		return nil, err
@@ -126,7 +139,7 @@ func (s *Server) awaitReady(ctx context.Context) error {
 			return fmt.Errorf("not ready: %w", ctx.Err())
 		case err := <-s.exited:
 			s.exited <- err // for Close
-			return fmt.Errorf("it ended before it was ready: %w", err)
+			return fmt.Errorf("%w: %v", errEnded, s.cmd.ProcessState)
 		case <-time.After(pollEvery):
 		}
 	}
@@ -158,6 +171,15 @@ func freePorts(n int) ([]string, error) {
 		ports = append(ports, strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
 	}
 	return ports, nil
+}
+
+// FreeAddress returns an address on loopback that is free now.
+func FreeAddress() (string, error) {
+	ports, err := freePorts(1)
+	if err != nil {
+		return "", err
+	}
+	return "127.0.0.1:" + ports[0], nil
 }
 
 // tail returns the last lines of a file.

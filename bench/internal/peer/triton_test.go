@@ -55,14 +55,3 @@ func TestTritonWithoutItsPackageSaysHowToGetIt(t *testing.T) {
 		t.Errorf("got %v, want the command that installs it", err)
 	}
 }
-
-func TestServerThatEndsEarlyShowsItsLog(t *testing.T) {
-	_, err := Start(t.Context(), Command{
-		Name: "broken",
-		Args: []string{"sh", "-c", "echo no such model >&2; exit 3"},
-		Log:  filepath.Join(t.TempDir(), "broken.log"),
-	})
-	if err == nil || !strings.Contains(err.Error(), "no such model") || !strings.Contains(err.Error(), "exit status 3") {
-		t.Errorf("got %v, want the exit status and what it said", err)
-	}
-}
