@@ -35,6 +35,8 @@ const (
 	// writeStep is how much is written under one deadline, so that a large
 	// answer may take long as long as it moves.
 	writeStep = 256 << 10
+	// headKept is how much of a request's beginning is kept.
+	headKept = 256
 	// lingerFor is how long a connection is read on after an answer that came
 	// before the request had arrived whole. Closed at once, the client would
 	// see a reset in place of the answer.
@@ -58,7 +60,7 @@ type conn struct {
 	readBy  time.Time // the read deadline that is set
 	writeBy time.Time // the write deadline that is set
 	headBy  time.Time // when the headers must be there
-	gotAny  bool      // a byte of the current request was read
+	head    []byte    // how the current request begins, should it be malformed
 	mute    bool      // nothing is written any more
 	unread  bool      // the client may still be sending what nobody will read
 }
@@ -86,14 +88,14 @@ func (c *conn) readFirst(p []byte) (int, error) {
 	if c.server.closing.Load() {
 		return 0, io.EOF
 	}
-	c.gotAny = false
+	c.head = c.head[:0]
 	c.readWithin(c.server.opt.IdleTimeout)
 	n, err := c.Conn.Read(p)
 	if n > 0 {
 		if !c.state.CompareAndSwap(connIdle, connBusy) {
 			return 0, net.ErrClosed
 		}
-		c.gotAny = true
+		c.head = append(c.head, p[:min(n, headKept)]...)
 		c.phase, c.headBy = phaseHead, time.Time{}
 	}
 	return n, err

@@ -19,6 +19,7 @@ const (
 	dataKind
 	dataCount
 	dataDepth
+	dataBroken // it is not JSON: the scanner's fault says why
 )
 
 // jsonData reads the JSON data of the input in d.in into memory of the request.
@@ -37,10 +38,10 @@ func (d *decoder) jsonData(t tensor.Type) bool {
 	} else {
 		in.tensor, why = d.numberData(t, n)
 	}
-	switch {
-	case d.fault != noFault:
+	switch why {
+	case dataBroken:
 		return false
-	case why == dataGood:
+	case dataGood:
 		return true
 	}
 	in.dataErr = why.err(t)
@@ -126,6 +127,10 @@ func (d *decoder) elements(t tensor.Type, buf []byte) (int, dataFault) {
 			}
 			got++
 			off += size
+			if p := d.pos; p+1 < len(d.b) && d.b[p] == ',' && d.b[p+1] > ' ' && depth > 0 {
+				d.pos++ // the usual case, without the calls below
+				continue
+			}
 		}
 		for {
 			if depth == 0 {
@@ -133,7 +138,7 @@ func (d *decoder) elements(t tensor.Type, buf []byte) (int, dataFault) {
 			}
 			more, ok := d.next(']', faultArray)
 			if !ok {
-				return got, dataGood // the fault in the JSON is what counts
+				return got, dataBroken
 			}
 			if more {
 				break
@@ -146,45 +151,55 @@ func (d *decoder) elements(t tensor.Type, buf []byte) (int, dataFault) {
 // element reads one number or truth value to the start of to.
 func (d *decoder) element(t tensor.Type, to []byte) dataFault {
 	if t == tensor.Bool {
-		v, is, ok := d.truth()
-		if ok && !is {
-			return dataKind
-		}
-		to[0] = 0
-		if v {
-			to[0] = 1
-		}
-		return dataGood
+		return d.truthElement(to)
 	}
 	n, ok := d.number()
 	if !ok {
-		switch d.peek() {
-		case '"', '{', 't', 'f', 'n':
-			d.fault = noFault // it is JSON, though no number
-			return dataKind
-		}
-		return dataGood
+		return d.notNumber()
 	}
 	switch t {
 	case tensor.FP32:
 		binary.LittleEndian.PutUint32(to, math.Float32bits(float32(n.float())))
-		return dataGood
 	case tensor.FP64:
 		binary.LittleEndian.PutUint64(to, math.Float64bits(n.float()))
-		return dataGood
 	case tensor.Uint8, tensor.Uint16, tensor.Uint32, tensor.Uint64:
 		u, is := n.unsigned()
 		if !is {
 			return dataKind
 		}
 		putInteger(to, u)
-		return dataGood
+	default:
+		i, is := n.signed()
+		if !is {
+			return dataKind
+		}
+		putInteger(to, uint64(i))
 	}
-	i, is := n.signed()
-	if !is {
+	return dataGood
+}
+
+// notNumber tells a value that is no number from one that is no JSON.
+func (d *decoder) notNumber() dataFault {
+	switch d.peek() {
+	case '"', '{', 't', 'f', 'n':
+		d.fault = noFault
 		return dataKind
 	}
-	putInteger(to, uint64(i))
+	return dataBroken
+}
+
+func (d *decoder) truthElement(to []byte) dataFault {
+	v, is, ok := d.truth()
+	switch {
+	case !ok:
+		return dataBroken
+	case !is:
+		return dataKind
+	}
+	to[0] = 0
+	if v {
+		to[0] = 1
+	}
 	return dataGood
 }
 

@@ -30,11 +30,12 @@ type inputFields struct {
 	name, datatype, shape, data presence
 	binarySize, region          presence
 
-	nameText, typeText string
-	dims               tensor.Shape
-	shapeKind          jsonKind // what shape, or one of its dimensions, should have been
-	hugeDim            bool     // a dimension does not fit an int64
-	size               uint64   // of the binary data
+	nameText  string
+	typed     tensor.Type // Invalid when datatype names none
+	dims      tensor.Shape
+	shapeKind jsonKind // what shape, or one of its dimensions, should have been
+	hugeDim   bool     // a dimension does not fit an int64
+	size      uint64   // of the binary data
 
 	// JSON data is read as it is met when all that it depends on is known by
 	// then, which is usual; otherwise dataAt remembers where it is.
@@ -102,7 +103,9 @@ func (d *decoder) inputMember(name string) bool {
 		in.name = present(is)
 		return ok
 	case name == "datatype" && in.datatype == absent:
-		in.typeText, is, ok = d.text()
+		var text string
+		text, is, ok = d.text()
+		in.typed, _ = tensor.ParseType(text)
 		in.datatype = present(is)
 		return ok
 	case name == "shape" && in.shape == absent:
@@ -179,15 +182,11 @@ func (d *decoder) inputParameters() bool {
 func (d *decoder) data() bool {
 	in := &d.in
 	in.data, in.dataAt = present(d.peek() == '['), d.pos
-	if in.name != good || in.datatype != good || in.shape != good || in.hugeDim {
-		return d.skip()
-	}
-	t, known := tensor.ParseType(in.typeText)
-	if !known {
+	if in.name != good || in.typed == tensor.Invalid || in.shape != good || in.hugeDim {
 		return d.skip()
 	}
 	in.dataRead = true
-	return d.jsonData(t)
+	return d.jsonData(in.typed)
 }
 
 // finishInput adds the input that was read to the request, or says what is
@@ -205,19 +204,18 @@ func (d *decoder) finishInput() error {
 	case in.shape != good:
 		return in.shape.fault("shape", in.shapeKind)
 	}
-	t, known := tensor.ParseType(in.typeText)
-	if !known {
+	if in.typed == tensor.Invalid {
 		return status.Errorf(status.InvalidArgument, "invalid datatype for input %s", in.nameText)
 	}
 	if in.hugeDim {
 		return errShapeOverflow(in.nameText, in.dims)
 	}
-	data, err := d.inputData(t)
+	data, err := d.inputData()
 	if err != nil {
 		return err
 	}
 	to := d.r.AddInput()
-	to.Name, to.Type, to.Shape, to.Data = in.nameText, t, in.dims, infer.Data{First: data}
+	to.Name, to.Type, to.Shape, to.Data = in.nameText, in.typed, in.dims, infer.Data{First: data}
 	return nil
 }
 
@@ -254,7 +252,7 @@ func (in *inputFields) checkSource() error {
 }
 
 // inputData returns the content of the input that was read.
-func (d *decoder) inputData(t tensor.Type) ([]byte, error) {
+func (d *decoder) inputData() ([]byte, error) {
 	in := &d.in
 	switch {
 	case in.binarySize == wrong:
@@ -274,7 +272,7 @@ func (d *decoder) inputData(t tensor.Type) ([]byte, error) {
 	if !in.dataRead {
 		at := d.pos
 		d.pos = in.dataAt
-		d.jsonData(t) // has no fault in its form: that was looked for before
+		d.jsonData(in.typed) // has no fault in its form: that was looked for before
 		d.pos = at
 	}
 	return in.tensor, in.dataErr

@@ -8,7 +8,7 @@ import "encoding/binary"
 func (d *decoder) stringData() ([]byte, dataFault) {
 	start := d.pos
 	size, why := d.strings(nil)
-	if why != dataGood || d.fault != noFault {
+	if why != dataGood {
 		return nil, why
 	}
 	buf := d.r.Grow(size)
@@ -34,7 +34,7 @@ func (d *decoder) strings(buf []byte) (int, dataFault) {
 		case '"':
 			raw, escaped, ok := d.str()
 			if !ok {
-				return 0, dataGood // the fault in the JSON is what counts
+				return 0, dataBroken
 			}
 			if buf == nil {
 				off += 4 + len(raw)
@@ -50,7 +50,7 @@ func (d *decoder) strings(buf []byte) (int, dataFault) {
 			}
 			more, ok := d.next(']', faultArray)
 			if !ok {
-				return 0, dataGood
+				return 0, dataBroken
 			}
 			if more {
 				break

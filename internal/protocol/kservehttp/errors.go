@@ -41,6 +41,7 @@ func (e *httpError) Error() string { return e.text }
 var (
 	errNoRoute  = &httpError{status: 404, text: "Not Found"}
 	errNoMethod = &httpError{status: 405, phrase: "Not Allowed", text: "Method Not Allowed"}
+	errVersion  = &httpError{status: 505, text: "HTTP Version Not Supported"}
 	errExiting  = &httpError{status: 503, text: "Server exiting"}
 	errNotReady = &httpError{status: 400, text: "Model version not ready"}
 	errEncoding = &httpError{status: 501, text: "Unsupported compression type", accept: "gzip, deflate"}
@@ -141,7 +142,7 @@ func errRestricted(header string) error {
 
 // errHeaderInt says that a header's value is no 32-bit integer.
 func errHeaderInt(header, value string) error {
-	if _, err := strconv.ParseInt(value, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
+	if _, err := strconv.ParseInt(value, 10, 32); errors.Is(err, strconv.ErrRange) {
 		return status.Errorf(status.InvalidArgument, "Unable to parse %s, value is out of range [ %d, %d ], got: %s",
 			header, math.MinInt32, math.MaxInt32, value)
 	}

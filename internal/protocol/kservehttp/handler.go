@@ -92,7 +92,7 @@ func (h *handler) serve(ctx *fasthttp.RequestCtx) {
 // another request, or is closed.
 func (h *handler) finish(ctx *fasthttp.RequestCtx, c *conn) {
 	if p := recover(); p != nil {
-		h.fail(ctx, status.Wrap(status.Internal, fmt.Errorf("panic: %v\n%s", p, debug.Stack()), "internal error; the server's log has the details"))
+		h.fail(ctx, panicError(p))
 	}
 	if c.unread {
 		c.unread = !drain(ctx, c)
@@ -100,16 +100,23 @@ func (h *handler) finish(ctx *fasthttp.RequestCtx, c *conn) {
 	if c.unread || h.closing.Load() {
 		ctx.Response.SetConnectionClose()
 	}
-	if !ctx.Request.Header.IsHTTP11() {
+	if isHTTP10(ctx) {
 		ctx.Response.Header.SetProtocol(ctx.Request.Header.Protocol())
 	}
 	c.phase = phaseIdle
+}
+
+func isHTTP10(ctx *fasthttp.RequestCtx) bool {
+	return string(ctx.Request.Header.Protocol()) == "HTTP/1.0"
 }
 
 func (h *handler) dispatch(ctx *fasthttp.RequestCtx, c *conn) error {
 	if err := h.refusal(&ctx.Request.Header); err != nil {
 		c.unread = true
 		return err
+	}
+	if !ctx.Request.Header.IsHTTP11() && !isHTTP10(ctx) {
+		return errVersion
 	}
 	rt := parseRoute(ctx.Request.Header.RequestURI())
 	if rt.action == actNone {
@@ -149,10 +156,7 @@ func (h *handler) dispatch(ctx *fasthttp.RequestCtx, c *conn) error {
 
 // fail answers with an error. What the client is not told goes to the log.
 func (h *handler) fail(ctx *fasthttp.RequestCtx, err error) {
-	var se *status.Error
-	if errors.As(err, &se) && se.Cause != nil && se.Code == status.Internal {
-		h.log.Error("request failed", "method", string(ctx.Method()), "path", string(ctx.RequestURI()), "err", err)
-	}
+	h.logCause(string(ctx.Method()), string(ctx.RequestURI()), err)
 	code, phrase, text := answer(err)
 	resp := &ctx.Response
 	resp.ResetBody() // not Reset, which would bring the default headers back
@@ -168,11 +172,24 @@ func (h *handler) fail(ctx *fasthttp.RequestCtx, err error) {
 	resp.SetBody(appendError(nil, text))
 }
 
+// logCause logs the private cause of a failure of ours.
+func (h *handler) logCause(method, path string, err error) {
+	var se *status.Error
+	if errors.As(err, &se) && se.Cause != nil && se.Code == status.Internal {
+		h.log.Error("request failed", "method", method, "path", path, "err", err)
+	}
+}
+
+// panicError is what becomes of a panic in a handler.
+func panicError(p any) error {
+	return status.Wrap(status.Internal, fmt.Errorf("panic: %v\n%s", p, debug.Stack()), "internal error; the server's log has the details")
+}
+
 // malformed is told of requests that fasthttp cannot read. One that is no HTTP
 // at all gets no answer, nor does silence.
 func (h *handler) malformed(ctx *fasthttp.RequestCtx, err error) {
 	c := ctx.Conn().(*conn)
-	if answer := h.malformedAnswer(ctx, c, err); answer != nil {
+	if answer := malformedAnswer(c, err); answer != nil {
 		c.unread = true
 		h.fail(ctx, answer)
 		return
@@ -180,31 +197,30 @@ func (h *handler) malformed(ctx *fasthttp.RequestCtx, err error) {
 	c.mute = true
 }
 
-func (h *handler) malformedAnswer(ctx *fasthttp.RequestCtx, c *conn, err error) error {
+func malformedAnswer(c *conn, err error) error {
 	var ne net.Error
 	var small *fasthttp.ErrSmallBuffer
 	switch {
-	case !c.gotAny:
+	case len(c.head) == 0:
 		return nil
 	case errors.As(err, &small):
 		return &httpError{status: 431, text: "the request's headers are too large; send fewer or raise --http-max-header-size"}
 	case errors.As(err, &ne) && ne.Timeout():
 		return &httpError{status: 408, text: "the request did not arrive in time; send it faster or raise --http-header-timeout-secs"}
 	}
-	raw := ctx.Request.Header.RawHeaders()
-	if len(raw) == 0 {
-		return nil // the fault is in the request line
+	line, headers, _ := bytes.Cut(c.head, []byte("\r\n"))
+	if fields := bytes.Split(line, []byte(" ")); len(fields) != 3 || !bytes.HasPrefix(fields[2], []byte("HTTP/")) {
+		return nil
 	}
-	if v, ok := rawValue(raw, "content-length"); ok {
-		if _, err := parseInt32(v); err != nil {
+	if v, ok := rawValue(headers, "content-length"); ok {
+		if n, err := parseInt32(v); err != nil || n < 0 {
 			return errHeaderInt("Content-Length", string(v))
 		}
 	}
 	return &httpError{status: 400, text: "bad request: " + strings.TrimPrefix(err.Error(), "error when reading request headers: ")}
 }
 
-// rawValue returns the value of a header, given in lower case, in the raw text
-// of all headers.
+// rawValue returns the value of a header in the raw text of all.
 func rawValue(raw []byte, name string) ([]byte, bool) {
 	for line := range bytes.Lines(raw) {
 		key, value, ok := bytes.Cut(line, []byte(":"))

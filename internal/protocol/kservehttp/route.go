@@ -129,29 +129,25 @@ func modelRoute(path []byte) route {
 	return r
 }
 
-// repositoryRoute takes "[R/]index" and "[R/]models/M/load" apart.
+// repositoryRoute takes "[R/]index" and "[R/]models/M/load" apart. How many
+// segments there are tells whether a repository is named, which may be called
+// models too.
 func repositoryRoute(path []byte) route {
 	r := route{}
-	if string(path) == "index" {
-		return route{action: actIndex}
-	}
-	first, rest, _ := cutSlash(path)
-	if string(first) != "models" || bytes.IndexByte(rest, '/') < 0 {
-		r.repository = true
-		if len(first) == 0 {
+	if n := bytes.Count(path, []byte("/")); n == 1 || n == 3 {
+		var name []byte
+		if name, path, _ = cutSlash(path); len(name) == 0 {
 			return route{}
 		}
-		if string(rest) == "index" {
-			r.action = actIndex
-			return r
-		}
-		first, rest, _ = cutSlash(rest)
+		r.repository = true
 	}
-	if string(first) != "models" {
-		return route{}
+	if string(path) == "index" {
+		r.action = actIndex
+		return r
 	}
+	rest, ok := bytes.CutPrefix(path, []byte("models/"))
 	name, verb, _ := cutSlash(rest)
-	if len(name) == 0 {
+	if !ok || len(name) == 0 {
 		return route{}
 	}
 	r.model = alias(name)

@@ -54,35 +54,33 @@ const maxDigits = 19
 // number passes over a number. Anything that is no value at all ends up here
 // too and is refused.
 func (s *scanner) number() (number, bool) {
-	b, start := s.b, s.pos
-	p := start
-	neg := p < len(b) && b[p] == '-'
+	b := s.b[s.pos:]
+	p := 0
+	neg := len(b) > 0 && b[0] == '-'
 	if neg {
-		p++
+		p = 1
 	}
-	var m uint64
 	first := p
-	switch {
-	case p < len(b) && b[p] == '0':
+	var m uint64
+	for p < len(b) && b[p]-'0' < 10 {
+		m = m*10 + uint64(b[p]-'0')
 		p++
-	case p < len(b) && b[p]-'1' < 9:
-		for p < len(b) && b[p]-'0' < 10 {
-			m = m*10 + uint64(b[p]-'0')
-			p++
-		}
-	default:
-		return s.word(p, neg)
 	}
-	digits := p - first
-	if p >= len(b) || b[p] != '.' && b[p]|0x20 != 'e' {
-		s.pos = p
-		if digits <= maxDigits && (!neg || m <= 1<<63) {
-			return number{integer: true, neg: neg, magnitude: m}, true
+	if p == first {
+		return s.word(s.pos+p, neg)
+	}
+	if b[first] == '0' {
+		p, m = first+1, 0 // whatever digits follow are no part of it
+	}
+	if p == len(b) || b[p] != '.' && b[p]|0x20 != 'e' {
+		if p-first > maxDigits || neg && m > 1<<63 {
+			return s.long(first, p, neg)
 		}
-		return s.long(start, first, neg)
+		s.pos += p
+		return number{integer: true, neg: neg, magnitude: m}, true
 	}
 
-	exp := 0
+	digits, exp := p-first, 0
 	if b[p] == '.' {
 		p++
 		point := p
@@ -91,25 +89,25 @@ func (s *scanner) number() (number, bool) {
 			p++
 		}
 		if p == point {
-			return number{}, s.fail(faultFraction, p)
+			return number{}, s.fail(faultFraction, s.pos+p)
 		}
 		exp = point - p
 		digits += p - point
 	}
 	if p < len(b) && b[p]|0x20 == 'e' {
-		e, q, ok := s.exponent(p + 1)
+		e, q, ok := s.exponent(s.pos + p + 1)
 		if !ok {
 			return number{}, false
 		}
-		exp, p = exp+e, q
+		exp, p = exp+e, q-s.pos
 	}
-	s.pos = p
 
 	// A mantissa and a power of ten that are both exact doubles give a
 	// correctly rounded product or quotient.
 	if digits > maxDigits || m >= 1<<53 || exp < -22 || exp > 22 {
-		return s.slow(start)
+		return s.slow(p)
 	}
+	s.pos += p
 	f := float64(m)
 	if exp < 0 {
 		f /= powers[-exp]
@@ -146,23 +144,25 @@ func (s *scanner) exponent(p int) (exp, end int, ok bool) {
 	return exp, p, true
 }
 
-// long reads an integer of twenty digits or more, or a very negative one,
-// which ends at the current position.
-func (s *scanner) long(start, first int, neg bool) (number, bool) {
+// long reads an integer of twenty digits or more, or a very negative one. Its
+// digits go from first to end, counted from the current position.
+func (s *scanner) long(first, end int, neg bool) (number, bool) {
 	if !neg {
-		if m, err := strconv.ParseUint(alias(s.b[first:s.pos]), 10, 64); err == nil {
+		if m, err := strconv.ParseUint(alias(s.b[s.pos+first:s.pos+end]), 10, 64); err == nil {
+			s.pos += end
 			return number{integer: true, magnitude: m}, true
 		}
 	}
-	return s.slow(start)
+	return s.slow(end)
 }
 
-// slow reads a number of any length, which ends at the current position.
-func (s *scanner) slow(start int) (number, bool) {
-	f, err := strconv.ParseFloat(alias(s.b[start:s.pos]), 64)
+// slow reads a number of any form and length that has n characters.
+func (s *scanner) slow(n int) (number, bool) {
+	f, err := strconv.ParseFloat(alias(s.b[s.pos:s.pos+n]), 64)
 	if err != nil { // the form is known to be right: it is too large
-		return number{}, s.fail(faultTooBig, start)
+		return number{}, s.fail(faultTooBig, s.pos)
 	}
+	s.pos += n
 	return number{double: f}, true
 }
 

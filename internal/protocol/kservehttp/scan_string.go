@@ -1,6 +1,8 @@
 package kservehttp
 
 import (
+	"encoding/binary"
+	"math/bits"
 	"unicode/utf8"
 	"unsafe"
 )
@@ -19,9 +21,7 @@ func (s *scanner) str() (raw []byte, escaped, ok bool) {
 	b, start := s.b, s.pos+1
 	p := start
 	for {
-		for p < len(b) && plain[b[p]] {
-			p++
-		}
+		p = plainUntil(b, p)
 		switch {
 		case p >= len(b) || b[p] == 0:
 			return nil, false, s.fail(faultQuote, p)
@@ -39,6 +39,30 @@ func (s *scanner) str() (raw []byte, escaped, ok bool) {
 		p += n
 	}
 }
+
+// plainUntil returns the place of the first byte from p on that does not stand
+// for itself, or the length of b. It looks at eight bytes at a time.
+func plainUntil(b []byte, p int) int {
+	for p+8 <= len(b) {
+		w := binary.LittleEndian.Uint64(b[p:])
+		quote, slash := w^ones*'"', w^ones*'\\'
+		// Each term has the top bit set in bytes that are below a space, a
+		// quote or a backslash. A borrow can set it wrongly only in bytes
+		// above a right one, and the lowest is what counts.
+		found := ((w - ones*' ') &^ w) | ((quote - ones) &^ quote) | ((slash - ones) &^ slash)
+		if found &= ones << 7; found != 0 {
+			return p + bits.TrailingZeros64(found)>>3
+		}
+		p += 8
+	}
+	for p < len(b) && plain[b[p]] {
+		p++
+	}
+	return p
+}
+
+// ones has the lowest bit of every byte set.
+const ones = 0x0101010101010101
 
 // escape returns the length of the escape sequence that b begins with.
 func escape(b []byte) (int, fault) {

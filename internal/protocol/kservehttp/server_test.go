@@ -21,6 +21,13 @@ func start(t testing.TB, e *engine.Engine, opt Options) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	startOn(t, e, opt, l)
+	return l.Addr().String()
+}
+
+// startOn starts a server that ends with the test.
+func startOn(t testing.TB, e *engine.Engine, opt Options, l net.Listener) *Server {
+	t.Helper()
 	s, err := Start(opt, e, l)
 	if err != nil {
 		t.Fatal(err)
@@ -31,11 +38,18 @@ func start(t testing.TB, e *engine.Engine, opt Options) string {
 		if err := s.Close(ctx); err != nil {
 			t.Error(err)
 		}
-		if n := len(s.conns); n != 0 {
+		if n := s.connections(); n != 0 {
 			t.Errorf("got %d connections after Close, want none", n)
 		}
 	})
-	return l.Addr().String()
+	return s
+}
+
+// connections returns how many are open.
+func (s *Server) connections() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.conns)
 }
 
 // exchange sends raw bytes on a new connection and returns the answer, or what

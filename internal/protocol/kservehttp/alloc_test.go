@@ -1,0 +1,100 @@
+package kservehttp
+
+import (
+	"io"
+	"net"
+	"testing"
+	"time"
+)
+
+// A keeper sends the same request on one connection again and again without
+// memory of its own.
+type keeper struct {
+	conn    net.Conn
+	request []byte
+	answer  []byte
+}
+
+// newKeeper connects and learns how long the answer is.
+func newKeeper(t testing.TB, addr string, request []byte) *keeper {
+	t.Helper()
+	resp, body := exchange(t, addr, request)
+	if resp == nil || resp.StatusCode != 200 {
+		t.Fatalf("got %v %s, want 200", resp, body)
+	}
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	c.SetDeadline(time.Now().Add(time.Minute))
+	k := &keeper{conn: c, request: request}
+	if _, err := c.Write(request); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 1<<20)
+	for {
+		n, err := c.Read(buf[len(k.answer):])
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.answer = buf[:len(k.answer)+n]
+		if len(k.answer) > len(body) && string(k.answer[len(k.answer)-len(body):]) == string(body) {
+			return k
+		}
+	}
+}
+
+func (k *keeper) again() error {
+	if _, err := k.conn.Write(k.request); err != nil {
+		return err
+	}
+	_, err := io.ReadFull(k.conn, k.answer)
+	return err
+}
+
+// requests of the hot path.
+func hotRequests() map[string][]byte {
+	tensor := make([]byte, 602112)
+	head := `{"inputs":[{"name":"INPUT0","shape":[150528],"datatype":"FP32","parameters":{"binary_data_size":602112}}],"parameters":{"binary_data_output":true}}`
+	return map[string][]byte{
+		"small JSON": post("/v2/models/fast/infer", small),
+		"large binary": post("/v2/models/var/infer", append([]byte(head), tensor...),
+			"Inference-Header-Content-Length: "+itoa(len(head))),
+	}
+}
+
+func TestInferAllocatesNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	addr := start(t, startEngine(t, oddModels), Options{})
+	for name, request := range hotRequests() {
+		t.Run(name, func(t *testing.T) {
+			k := newKeeper(t, addr, request)
+			n := testing.AllocsPerRun(500, func() {
+				if err := k.again(); err != nil {
+					t.Fatal(err)
+				}
+			})
+			if n != 0 {
+				t.Errorf("got %v allocations per request, want 0", n)
+			}
+		})
+	}
+}
+
+func BenchmarkInfer(b *testing.B) {
+	addr := start(b, startEngine(b, oddModels), Options{})
+	for name, request := range hotRequests() {
+		b.Run(name, func(b *testing.B) {
+			k := newKeeper(b, addr, request)
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := k.again(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
