@@ -93,7 +93,7 @@ func startTest(t *testing.T, cfg BatcherConfig, takes ...time.Duration) *testBat
 	for _, d := range takes {
 		instances = append(instances, &recorder{takes: d, log: log})
 	}
-	b, err := startBatcher(cfg, instances, &tally{}, newRuntimeTimer)
+	b, err := startBatcher(cfg, instances, &tally{}, newRuntimeTimer, func() (pauser, error) { return plainPauser{}, nil })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,20 @@
+package sched
+
+import (
+	"runtime"
+	"time"
+)
+
+// A pauser lets a leader step aside, so that goroutines that are about to bring
+// requests have their turn.
+type pauser interface {
+	// pause returns after d, or after one turn of the others when d is zero.
+	pause(d time.Duration)
+	close()
+}
+
+// A plainPauser steps aside for goroutines that are ready, and no longer.
+type plainPauser struct{}
+
+func (plainPauser) pause(time.Duration) { runtime.Gosched() }
+func (plainPauser) close()              {}

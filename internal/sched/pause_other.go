@@ -1,0 +1,5 @@
+//go:build !linux
+
+package sched
+
+func newPauser() (pauser, error) { return plainPauser{}, nil }
