@@ -34,7 +34,10 @@ func (p *body) release() {
 const (
 	// maxKeptBody is the largest body whose memory is kept for another.
 	maxKeptBody = 16 << 20
-	// firstRead is the memory that a body gets before its bytes are there.
+	// leastBody is the least memory that a body gets, so that the next one fits
+	// it too.
+	leastBody = 4 << 10
+	// firstRead is the most memory that a body gets before its bytes are there.
 	firstRead = 64 << 10
 	// maxChunks is how many chunks a body may come in.
 	maxChunks = 1 << 16
@@ -75,7 +78,7 @@ func (p *body) fixed(stream io.Reader, length, limit int64, tooLarge sizeError) 
 	}
 	for int64(len(p.b)) < length {
 		if len(p.b) == cap(p.b) {
-			p.grow(int(min(length, max(firstRead, 2*int64(cap(p.b))))))
+			p.grow(int(min(max(length, leastBody), max(firstRead, 2*int64(cap(p.b))))))
 		}
 		room := p.b[len(p.b):min(int64(cap(p.b)), length)]
 		n, err := stream.Read(room)
@@ -95,7 +98,7 @@ func (p *body) chunked(stream io.Reader, limit int64, tooLarge sizeError) error 
 	left, ended := chunkLeft(stream), chunksEnded(stream)
 	for {
 		if len(p.b) == cap(p.b) {
-			p.grow(max(4096, 2*cap(p.b)))
+			p.grow(max(leastBody, 2*cap(p.b)))
 		}
 		n, err := stream.Read(p.b[len(p.b):cap(p.b)])
 		p.b = p.b[:len(p.b)+n]

@@ -35,6 +35,9 @@ const (
 	// writeStep is how much is written under one deadline, so that a large
 	// answer may take long as long as it moves.
 	writeStep = 256 << 10
+	// minBodyRate is the fewest bytes per second that a body may come at, once
+	// it has had the stall timeout to begin.
+	minBodyRate = 1 << 10
 	// headKept is how much of a request's beginning is kept.
 	headKept = 256
 	// lingerFor is how long a connection is read on after an answer that came
@@ -56,13 +59,15 @@ type conn struct {
 	cancel context.CancelFunc
 	state  atomic.Int32
 
-	phase   phase
-	readBy  time.Time // the read deadline that is set
-	writeBy time.Time // the write deadline that is set
-	headBy  time.Time // when the headers must be there
-	head    []byte    // how the current request begins, should it be malformed
-	mute    bool      // nothing is written any more
-	unread  bool      // the client may still be sending what nobody will read
+	phase    phase
+	readBy   time.Time // the read deadline that is set
+	writeBy  time.Time // the write deadline that is set
+	headBy   time.Time // when the headers must be there
+	bodyFrom time.Time // when a stretch of the body began
+	bodySize int64     // what has been read of it since
+	head     []byte    // how the current request begins, should it be malformed
+	mute     bool      // nothing is written any more
+	unread   bool      // the client may still be sending what nobody will read
 }
 
 // Read implements net.Conn.
@@ -76,9 +81,31 @@ func (c *conn) Read(p []byte) (int, error) {
 		}
 		c.readUntil(c.headBy)
 	case phaseBody:
-		c.readWithin(c.server.opt.StallTimeout)
+		return c.readBody(p)
 	}
 	return c.Conn.Read(p)
+}
+
+// readBody waits for more of a body, which must keep moving, and on the whole
+// not too slowly: a byte now and then would else hold the connection for good.
+// It is looked at in stretches: each must come at the least rate, give or take
+// the stall timeout.
+func (c *conn) readBody(p []byte) (int, error) {
+	now, stall := time.Now(), c.server.opt.StallTimeout
+	if c.bodyFrom.IsZero() {
+		c.bodyFrom, c.bodySize = now, 0
+	}
+	earned := time.Duration(c.bodySize) * (time.Second / minBodyRate)
+	if last := c.bodyFrom.Add(stall + earned); last.Sub(now) < stall {
+		c.readUntil(last)
+	} else {
+		c.readWithin(stall)
+	}
+	n, err := c.Conn.Read(p)
+	if c.bodySize += int64(n); earned > stall {
+		c.bodyFrom = time.Time{} // a stretch that was fast earns the next nothing
+	}
+	return n, err
 }
 
 // readFirst waits for a request to begin.

@@ -11,6 +11,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/valyala/fasthttp"
 
@@ -80,7 +81,7 @@ func (h *handler) expect(ctx *fasthttp.RequestCtx) int {
 // serve answers one request.
 func (h *handler) serve(ctx *fasthttp.RequestCtx) {
 	c := ctx.Conn().(*conn)
-	c.phase = phaseBody
+	c.phase, c.bodyFrom = phaseBody, time.Time{}
 	c.unread = ctx.Request.IsBodyStream()
 	defer h.finish(ctx, c)
 	if err := h.dispatch(ctx, c); err != nil {
