@@ -21,7 +21,13 @@ var grpcCodes = [status.CodeCount]codes.Code{
 	status.PermissionDenied: codes.PermissionDenied,
 }
 
-// grpcError returns an error of ours as the client gets it.
+// grpcError returns an error of ours as the client gets it. A deadline has the
+// text that clients' own libraries have for it, as either side may be the first
+// to notice.
 func grpcError(err error) error {
-	return grpcstatus.Error(grpcCodes[status.CodeOf(err)], status.Public(err))
+	code := status.CodeOf(err)
+	if code == status.DeadlineExceeded {
+		return grpcstatus.Error(codes.DeadlineExceeded, "Deadline Exceeded")
+	}
+	return grpcstatus.Error(grpcCodes[code], status.Public(err))
 }

@@ -63,6 +63,13 @@ func (s *Server) finish(method string, err *error) {
 	*err = grpcError(*err)
 }
 
+// catch turns a panic into an error. It must be deferred.
+func catch(err *error) {
+	if p := recover(); p != nil {
+		*err = panicked(p)
+	}
+}
+
 // panicked returns a panic as an error.
 func panicked(p any) error {
 	return status.Wrap(status.Internal, fmt.Errorf("panic: %v\n%s", p, debug.Stack()), "internal error; the server's log has the details")

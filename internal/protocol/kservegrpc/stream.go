@@ -42,11 +42,12 @@ type answer struct {
 // modelStreamInfer handles a ModelStreamInfer call.
 func (s *Server) modelStreamInfer(_ any, stream grpc.ServerStream) (err error) {
 	defer s.finish("ModelStreamInfer", &err)
-	ctx := stream.Context()
-	if err := s.admit(ctx); err != nil {
+	if err := s.admit(stream.Context()); err != nil {
 		return err
 	}
-	s.compress(ctx)
+	s.compress(stream.Context())
+	ctx, cancel := beforeDeadline(stream.Context())
+	defer cancel()
 	st := &inferStream{
 		server:     s,
 		stream:     stream,
@@ -98,6 +99,8 @@ func (st *inferStream) write() error {
 			if err := st.send(a); err != nil {
 				return err
 			}
+		case <-st.ctx.Done():
+			return st.ctx.Err()
 		case <-st.server.closing:
 			return st.writeRest()
 		}
@@ -124,7 +127,11 @@ func (st *inferStream) writeRest() error {
 
 // send waits for an answer and sends it.
 func (st *inferStream) send(a *answer) error {
-	<-a.done
+	select {
+	case <-a.done:
+	case <-st.ctx.Done():
+		return st.ctx.Err()
+	}
 	if a.err != nil {
 		return a.err
 	}
@@ -166,11 +173,7 @@ func (st *inferStream) infer(m *message) (*encoded, error) {
 
 // try runs a request and encodes its response. It says in at how far it came.
 func (st *inferStream) try(m *message, at *infer.Response) (out *encoded, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			out, err = nil, panicked(p)
-		}
-	}()
+	defer catch(&err)
 	v, err := st.server.version(m)
 	if err != nil {
 		return nil, err
