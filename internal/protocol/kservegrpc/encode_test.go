@@ -20,9 +20,13 @@ func fullResponse() *infer.Response {
 	return &infer.Response{
 		Model: "model", Version: 12,
 		Params: []infer.Param{
-			{Name: "s", Kind: infer.ParamString, String: "text"}, {Name: "empty", Kind: infer.ParamString},
-			{Name: "i", Kind: infer.ParamInt, Int: -3}, {Name: "u", Kind: infer.ParamUint, Uint: math.MaxUint64},
-			{Name: "f", Kind: infer.ParamFloat, Float: 2.5}, {Name: "b", Kind: infer.ParamBool, Bool: true}, {Name: "", Kind: infer.ParamBool},
+			{Name: "s", Kind: infer.ParamString, String: "text"},
+			{Name: "empty", Kind: infer.ParamString},
+			{Name: "i", Kind: infer.ParamInt, Int: -3},
+			{Name: "u", Kind: infer.ParamUint, Uint: math.MaxUint64},
+			{Name: "f", Kind: infer.ParamFloat, Float: 2.5},
+			{Name: "b", Kind: infer.ParamBool, Bool: true},
+			{Name: "", Kind: infer.ParamBool},
 		},
 		Outputs: []infer.Output{
 			{Name: "a", Type: tensor.FP32, Shape: tensor.Shape{1, 300, 0}},
