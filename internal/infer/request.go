@@ -145,7 +145,8 @@ func (r *Request) Dims(n int) tensor.Shape {
 // stays valid until Release.
 func (r *Request) Grow(n int) []byte {
 	if cap(r.bytes)-len(r.bytes) < n {
-		r.bytes = make([]byte, 0, max(4096, 2*cap(r.bytes), n))
+		// After a large tensor the next piece need not be twice as large.
+		r.bytes = make([]byte, 0, max(4096, min(2*cap(r.bytes), maxKeptBytes), n))
 	}
 	start := len(r.bytes)
 	r.bytes = r.bytes[:start+n]
