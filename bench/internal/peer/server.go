@@ -43,6 +43,9 @@ func (c Command) String() string {
 	if wd, err := os.Getwd(); err == nil {
 		line = strings.ReplaceAll(line, wd+"/", "")
 	}
+	if home, err := os.UserHomeDir(); err == nil {
+		line = strings.ReplaceAll(line, home+"/", "$HOME/")
+	}
 	return line
 }
 

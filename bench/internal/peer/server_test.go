@@ -35,8 +35,13 @@ func TestCommandIsShownWithoutTheMachinesPaths(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := Command{Args: []string{"build/x", "serve"}, Env: []string{"PATH=" + wd + "/build/venv/bin:" + os.Getenv("PATH")}}
-	if got, want := c.String(), "PATH=build/venv/bin:$PATH build/x serve"; got != want {
+	t.Setenv("HOME", "/home/anna")
+	t.Setenv("PATH", "/usr/bin:/bin")
+	c := Command{
+		Args: []string{"build/x", "serve"},
+		Env:  []string{"LIB=/home/anna/python/lib", "PATH=" + wd + "/build/venv/bin:" + os.Getenv("PATH")},
+	}
+	if got, want := c.String(), "LIB=$HOME/python/lib PATH=build/venv/bin:$PATH build/x serve"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
