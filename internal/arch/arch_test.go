@@ -17,7 +17,7 @@ import (
 // lower floors, and those below its own folder; what stands on one floor does
 // not know its neighbours.
 var floors = [][]string{
-	{"internal/tensor", "internal/status", "internal/race"},
+	{"internal/tensor", "internal/status", "internal/race", "internal/histogram"},
 	{"internal/model/modelpb"},
 	{"internal/infer", "internal/model"},
 	{"internal/backend"},

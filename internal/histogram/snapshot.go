@@ -1,0 +1,110 @@
+package histogram
+
+import "math"
+
+// A Snapshot is what a histogram had counted at one time. The zero value has
+// counted nothing.
+type Snapshot struct {
+	Layout *Layout
+	Sum    float64
+
+	counts []uint64
+}
+
+// Count returns how many values there are.
+func (s Snapshot) Count() uint64 {
+	n := uint64(0)
+	for _, c := range s.counts {
+		n += c
+	}
+	return n
+}
+
+// Since returns what was counted after an earlier snapshot of the same
+// histogram; all of it when old is the zero value.
+func (s Snapshot) Since(old Snapshot) Snapshot {
+	if old.Layout == nil {
+		return s
+	}
+	d := Snapshot{Layout: s.Layout, Sum: s.Sum - old.Sum, counts: make([]uint64, len(s.counts))}
+	for i := range s.counts {
+		d.counts[i] = s.counts[i] - old.counts[i]
+	}
+	return d
+}
+
+// Cumulative returns, for each of the rising bounds, how many values are not
+// above it. The layout must have been cut at them.
+func (s Snapshot) Cumulative(bounds []float64) []uint64 {
+	out := make([]uint64, len(bounds))
+	c, n := 0, uint64(0)
+	for i, b := range bounds {
+		for c < len(s.counts) && s.Layout.upper[c] <= b {
+			n += s.counts[c]
+			c++
+		}
+		out[i] = n
+	}
+	return out
+}
+
+// A Bucket is a native bucket: Index says which, Count how many values.
+type Bucket struct {
+	Index int32
+	Count uint64
+}
+
+// Native returns the native buckets that have values, by rising index, and
+// apart from them the values that are not above threshold.
+func (s Snapshot) Native() (buckets []Bucket, zero uint64, threshold float64) {
+	if s.Layout == nil {
+		return nil, 0, 0
+	}
+	for c, n := range s.counts {
+		index := s.Layout.native[c]
+		switch last := len(buckets) - 1; {
+		case n == 0:
+		case index == s.Layout.zeroBucket():
+			zero += n
+		case last >= 0 && buckets[last].Index == index:
+			buckets[last].Count += n
+		default:
+			buckets = append(buckets, Bucket{index, n})
+		}
+	}
+	return buckets, zero, math.Ldexp(1, s.Layout.low)
+}
+
+// Quantile returns the value below which the share q of the values lies, to
+// within a cell's width, and NaN when there are no values.
+func (s Snapshot) Quantile(q float64) float64 {
+	total := s.Count()
+	if total == 0 {
+		return math.NaN()
+	}
+	rank := q * float64(total)
+	below := uint64(0)
+	for c, n := range s.counts {
+		if n > 0 && float64(below+n) >= rank {
+			return s.Layout.within(c, (rank-float64(below))/float64(n))
+		}
+		below += n
+	}
+	return s.Layout.upper[len(s.Layout.upper)-2]
+}
+
+// within returns the value at the share f of a cell, as if the values in it were
+// evenly spread over its logarithm.
+func (l *Layout) within(c int, f float64) float64 {
+	lower, upper := 0.0, l.upper[c]
+	if c > 0 {
+		lower = max(l.upper[c-1], 0)
+	}
+	switch {
+	case math.IsInf(upper, 1):
+		return lower
+	case lower == 0:
+		return max(upper, 0) * f
+	}
+	return lower * math.Pow(upper/lower, f)
+}
