@@ -5,6 +5,10 @@
 package engine
 
 import (
+	"time"
+
+	"shoal/internal/histogram"
+	"shoal/internal/infer"
 	"shoal/internal/model"
 	"shoal/internal/model/modelpb"
 )
@@ -58,9 +62,33 @@ type Statistics struct {
 	ComputeInput, ComputeInfer, ComputeOutput Duration
 	CacheHit, CacheMiss                       Duration
 	Failures                                  map[string]uint64 // by reason: REJECTED, CANCELED, BACKEND, OTHER
-	Pending                                   int64
+	Pending                                   int64             // requests that wait for an instance
 	Batches                                   []BatchStatistics // by rising size
 	Config                                    *modelpb.ModelConfig
+
+	// Refused counts the requests that the scheduler would not take, because
+	// the queue was full or closed. They are in none of the other counters.
+	Refused uint64
+	// Formed counts the batches that went to an instance, by why they went.
+	Formed [infer.ReasonCount]uint64
+
+	Instances, Busy int
+	LoadDuration    time.Duration
+
+	Distributions
+}
+
+// Distributions are how the values behind some counters are spread. Durations
+// are in seconds and of requests that were answered well.
+type Distributions struct {
+	RequestTime, QueueTime histogram.Snapshot
+	BatchRows              histogram.Snapshot // of every batch that went to an instance
+	// FirstResponse are the bounds, in milliseconds, that RequestTime is cut
+	// at besides those of its layout.
+	FirstResponse []float64
+	// The times of the parts of an execution, for each request; empty unless
+	// Options.ComputeTimes.
+	InputTime, InferTime, OutputTime histogram.Snapshot
 }
 
 // BatchStatistics are the executions of one size.

@@ -31,6 +31,9 @@ type Options struct {
 	LooseReadiness bool
 	// LoadThreads is how many models load at once.
 	LoadThreads int
+	// ComputeTimes keeps how the times of an execution's parts are spread;
+	// without, only their sums are known.
+	ComputeTimes bool
 
 	Log *slog.Logger
 }

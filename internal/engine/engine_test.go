@@ -347,23 +347,19 @@ func TestInferDoesNotAllocate(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector makes pools forget")
 	}
-	v, err := standard(t).Version("one", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx := t.Context()
-	once := func() {
-		r := infer.NewRequest()
-		i := r.AddInput()
-		*i = infer.Input{Name: "INPUT0", Type: tensor.FP32, Shape: append(r.Dims(2), 1, 2), Data: infer.Data{First: zeros[:]}}
-		if err := v.Infer(ctx, r); err != nil {
+	e := start(t, repo(t, map[string]string{
+		"direct/config.pbtxt": oneInput, "direct/1/": "",
+		"batched/config.pbtxt": batchedInput, "batched/1/": "",
+	}))
+	for _, name := range []string{"direct", "batched"} {
+		v, err := e.Version(name, 1)
+		if err != nil {
 			t.Fatal(err)
 		}
-		r.Release()
-	}
-	once()
-	if got := testing.AllocsPerRun(200, once); got != 0 {
-		t.Errorf("got %v allocations per request, want 0", got)
+		inferZeros(t, v)
+		if got := testing.AllocsPerRun(200, func() { inferZeros(t, v) }); got != 0 {
+			t.Errorf("%s: got %v allocations per request, want 0", name, got)
+		}
 	}
 }
 

@@ -33,13 +33,17 @@ func (e *Engine) load(ctx context.Context, src repository.Entry) *entry {
 	}
 	m.versions = make(map[int64]versionSlot, len(chosen))
 	sig := model.NewSignature(cfg)
-	if err := readLabels(src, cfg, sig); err != nil {
+	counted, err := e.measures(cfg)
+	if err == nil {
+		err = readLabels(src, cfg, sig)
+	}
+	if err != nil {
 		e.log.Error("model not loaded", "model", src.Name, "err", err)
 		m.err = err
 		return m
 	}
 	for _, n := range chosen {
-		v, err := e.open(ctx, src, n, cfg, sig)
+		v, err := e.open(ctx, src, n, cfg, sig, counted)
 		m.add(n, v, err)
 		if err != nil {
 			e.log.Error("model not loaded", "model", src.Name, "version", n, "err", err)
@@ -93,6 +97,18 @@ func (e *Engine) prepare(ctx context.Context, src repository.Entry) (*modelpb.Mo
 	return cfg, chosen, nil
 }
 
+// measures returns the cells that the model's metrics are counted in.
+func (e *Engine) measures(cfg *modelpb.ModelConfig) (*layouts, error) {
+	if err := checkTags(cfg); err != nil {
+		return nil, err
+	}
+	counted, unknown, err := layoutsFor(cfg)
+	if len(unknown) > 0 {
+		e.log.Warn("model_metrics names metrics without buckets of their own", "model", cfg.GetName(), "families", strings.Join(unknown, ", "))
+	}
+	return counted, err
+}
+
 func (e *Engine) backendFor(cfg *modelpb.ModelConfig) (backend.Backend, error) {
 	if b := e.backends[cfg.GetBackend()]; b != nil {
 		return b, nil
@@ -121,7 +137,8 @@ func readLabels(src repository.Entry, cfg *modelpb.ModelConfig, sig *model.Signa
 }
 
 // open loads one version and starts its instances and scheduler.
-func (e *Engine) open(ctx context.Context, src repository.Entry, n int64, cfg *modelpb.ModelConfig, sig *model.Signature) (_ *Version, err error) {
+func (e *Engine) open(ctx context.Context, src repository.Entry, n int64, cfg *modelpb.ModelConfig, sig *model.Signature, counted *layouts) (_ *Version, err error) {
+	begin := time.Now()
 	b, err := e.backendFor(cfg)
 	if err != nil {
 		return nil, err
@@ -131,6 +148,7 @@ func (e *Engine) open(ctx context.Context, src repository.Entry, n int64, cfg *m
 		return nil, err
 	}
 	v := &Version{number: n, config: cfg, sig: sig, model: m, done: make(chan struct{})}
+	v.stats.init(counted, e.opt.ComputeTimes)
 	defer func() {
 		if err == nil {
 			return
@@ -151,6 +169,7 @@ func (e *Engine) open(ctx context.Context, src repository.Entry, n int64, cfg *m
 	if v.sched, err = startScheduler(cfg, sig, v.instances, &v.stats); err != nil {
 		return nil, err
 	}
+	v.loadDuration = time.Since(begin)
 	return v, nil
 }
 

@@ -2,12 +2,10 @@ package engine
 
 import (
 	"errors"
-	"maps"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"shoal/internal/histogram"
 	"shoal/internal/infer"
 	"shoal/internal/sched"
 	"shoal/internal/status"
@@ -24,95 +22,113 @@ const (
 
 var failNames = [failCount]string{"REJECTED", "CANCELED", "BACKEND", "OTHER"}
 
-// stats are the counters of one version. Requests only add to atomics.
+// stats are the counters of one version. Requests and batches only add to
+// atomics. How many requests were answered well, and how many executions there
+// were, is not counted apart: the histograms and the table of sizes know.
 type stats struct {
-	last       atomic.Int64 // milliseconds since 1970
-	inferences atomic.Uint64
-	executions atomic.Uint64
-	success    counter
-	fail       counter
-	queue      counter
-	input      counter
-	infer      counter
-	output     counter
-	failures   [failCount]atomic.Uint64
-	refused    atomic.Uint64 // by the scheduler, at once
-	pending    atomic.Int64
+	layouts *layouts
 
-	small [maxSmallBatch + 1]atomic.Pointer[batchCounters]
-	mu    sync.Mutex // protects large
-	large map[int]*batchCounters
+	pending  atomic.Int64
+	refused  atomic.Uint64 // by the scheduler, at once
+	success  timed
+	fail     atomic.Uint64
+	failNs   atomic.Uint64
+	failures [failCount]atomic.Uint64
+
+	busy   atomic.Int64
+	formed [infer.ReasonCount]atomic.Uint64
+	rows   *histogram.Histogram
+	rowSum atomic.Uint64
+
+	last       atomic.Int64  // milliseconds since 1970
+	inferences atomic.Uint64 // rows
+	computed   atomic.Uint64 // requests, of the three below
+	inputNs    atomic.Uint64
+	inferNs    atomic.Uint64
+	outputNs   atomic.Uint64
+	queue      timed
+	batches    batchTable
+
+	// The distributions of the three parts of an execution, nil unless asked
+	// for.
+	input, infer, output *histogram.Histogram
 }
 
-// maxSmallBatch is the largest batch whose counters are found without a lock.
-const maxSmallBatch = 256
-
-type counter struct{ count, ns atomic.Uint64 }
-
-func (c *counter) add(n uint64, d time.Duration) {
-	c.count.Add(n)
-	c.ns.Add(n * uint64(max(d, 0)))
+// timed counts events by how long they took.
+type timed struct {
+	dist *histogram.Histogram
+	ns   atomic.Uint64
 }
 
-func (c *counter) load() Duration { return Duration{c.count.Load(), c.ns.Load()} }
+func (t *timed) snapshot() (histogram.Snapshot, Duration) {
+	ns := t.ns.Load()
+	s := t.dist.Snapshot(float64(ns) / 1e9)
+	return s, Duration{s.Count(), ns}
+}
 
-type batchCounters struct{ input, infer, output counter }
+// init prepares the counters for use.
+func (s *stats) init(l *layouts, computeTimes bool) {
+	s.layouts = l
+	s.success.dist, s.queue.dist, s.rows = histogram.New(l.request), histogram.New(l.queue), histogram.New(l.rows)
+	if computeTimes {
+		s.input, s.infer, s.output = histogram.New(l.queue), histogram.New(l.queue), histogram.New(l.queue)
+	}
+}
+
+// nanos is a duration as it is added up. A clock that was set back counts zero.
+func nanos(d time.Duration) uint64 { return uint64(max(d, 0)) }
+
+func seconds(d time.Duration) float64 { return float64(max(d, 0)) / 1e9 }
 
 func (s *stats) accepted() { s.pending.Add(1) }
 
 // Started implements sched.Recorder.
-func (s *stats) Started(b *infer.Batch) { s.pending.Add(-int64(len(b.Requests))) }
+func (s *stats) Started(b *infer.Batch) {
+	s.pending.Add(-int64(len(b.Requests)))
+	s.busy.Add(1)
+	s.formed[b.Reason].Add(1)
+	s.rows.Add(float64(b.Rows), 1)
+	s.rowSum.Add(uint64(b.Rows))
+}
 
 // Executed implements sched.Recorder.
 func (s *stats) Executed(b *infer.Batch, err error) {
+	s.busy.Add(-1)
 	t := &b.Times
 	if err != nil {
 		return
 	}
-	input, run, output := t.InputsReady.Sub(t.Start), t.OutputsOut.Sub(t.InputsReady), t.End.Sub(t.OutputsOut)
-	good, rows := uint64(0), 0
+	var good, rows, waited uint64
 	for _, r := range b.Requests {
 		if r.Err != nil {
 			continue
 		}
+		wait := t.Start.Sub(r.Queued)
 		good++
-		rows += r.Rows
-		s.queue.add(1, t.Start.Sub(r.Queued))
+		rows += uint64(r.Rows)
+		waited += nanos(wait)
+		s.queue.dist.Add(seconds(wait), 1)
 	}
-	if good == 0 {
+	if good == 0 && t.OutputsOut.IsZero() { // no request was fit to run
 		return
 	}
-	s.input.add(good, input)
-	s.infer.add(good, run)
-	s.output.add(good, output)
-	s.inferences.Add(uint64(rows))
-	s.executions.Add(1)
-	bc := s.batch(b.Rows)
-	bc.input.add(1, input)
-	bc.infer.add(1, run)
-	bc.output.add(1, output)
-}
-
-// batch returns the counters of executions of that size.
-func (s *stats) batch(rows int) *batchCounters {
-	if rows <= maxSmallBatch {
-		if bc := s.small[rows].Load(); bc != nil {
-			return bc
-		}
-		s.small[rows].CompareAndSwap(nil, new(batchCounters))
-		return s.small[rows].Load()
+	input, run, output := t.InputsReady.Sub(t.Start), t.OutputsOut.Sub(t.InputsReady), t.End.Sub(t.OutputsOut)
+	s.queue.ns.Add(waited)
+	s.computed.Add(good)
+	s.inputNs.Add(good * nanos(input))
+	s.inferNs.Add(good * nanos(run))
+	s.outputNs.Add(good * nanos(output))
+	if s.input != nil {
+		s.input.Add(seconds(input), good)
+		s.infer.Add(seconds(run), good)
+		s.output.Add(seconds(output), good)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	bc := s.large[rows]
-	if bc == nil {
-		bc = new(batchCounters)
-		if s.large == nil {
-			s.large = make(map[int]*batchCounters)
-		}
-		s.large[rows] = bc
+	s.inferences.Add(rows)
+	s.last.Store(t.End.UnixMilli())
+	if good == 0 { // the model ran, and then no answer could be made
+		rows = uint64(b.Rows)
 	}
-	return bc
+	s.batches.at(int(rows)).add(input, run, output)
 }
 
 // answered counts a request that was accepted at begin and has its answer.
@@ -124,13 +140,14 @@ func (s *stats) answered(r *infer.Request, begin time.Time, err error) {
 		s.refused.Add(1)
 		return
 	}
-	now := time.Now()
-	s.last.Store(now.UnixMilli())
+	took := time.Since(begin)
 	if err == nil {
-		s.success.add(1, now.Sub(begin))
+		s.success.dist.Add(seconds(took), 1)
+		s.success.ns.Add(nanos(took))
 		return
 	}
-	s.fail.add(1, now.Sub(begin))
+	s.fail.Add(1)
+	s.failNs.Add(nanos(took))
 	s.failures[failReason(r, err)].Add(1)
 }
 
@@ -152,29 +169,31 @@ func (v *Version) snapshot() Statistics {
 	s := &v.stats
 	out := Statistics{
 		Name: v.sig.Name, Version: v.number, Config: v.config,
-		LastInference:  uint64(s.last.Load()),
-		InferenceCount: s.inferences.Load(), ExecutionCount: s.executions.Load(),
-		Success: s.success.load(), Fail: s.fail.load(), Queue: s.queue.load(),
-		ComputeInput: s.input.load(), ComputeInfer: s.infer.load(), ComputeOutput: s.output.load(),
+		LastInference: uint64(s.last.Load()), InferenceCount: s.inferences.Load(),
+		Fail:     Duration{s.fail.Load(), s.failNs.Load()},
 		Failures: make(map[string]uint64, failCount),
-		Pending:  s.pending.Load(),
+		Pending:  s.pending.Load(), Refused: s.refused.Load(),
+		Instances: len(v.instances), Busy: int(s.busy.Load()), LoadDuration: v.loadDuration,
 	}
+	computed := s.computed.Load()
+	out.ComputeInput = Duration{computed, s.inputNs.Load()}
+	out.ComputeInfer = Duration{computed, s.inferNs.Load()}
+	out.ComputeOutput = Duration{computed, s.outputNs.Load()}
 	for i := range s.failures {
 		out.Failures[failNames[i]] = s.failures[i].Load()
 	}
-	for size := range s.small {
-		if bc := s.small[size].Load(); bc != nil {
-			out.Batches = append(out.Batches, bc.load(size))
-		}
+	for i := range s.formed {
+		out.Formed[i] = s.formed[i].Load()
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, size := range slices.Sorted(maps.Keys(s.large)) {
-		out.Batches = append(out.Batches, s.large[size].load(size))
+	out.RequestTime, out.Success = s.success.snapshot()
+	out.QueueTime, out.Queue = s.queue.snapshot()
+	out.BatchRows = s.rows.Snapshot(float64(s.rowSum.Load()))
+	out.FirstResponse = s.layouts.firstResponse
+	if s.input != nil {
+		out.InputTime = s.input.Snapshot(float64(out.ComputeInput.Ns) / 1e9)
+		out.InferTime = s.infer.Snapshot(float64(out.ComputeInfer.Ns) / 1e9)
+		out.OutputTime = s.output.Snapshot(float64(out.ComputeOutput.Ns) / 1e9)
 	}
+	out.Batches, out.ExecutionCount = s.batches.list()
 	return out
-}
-
-func (bc *batchCounters) load(size int) BatchStatistics {
-	return BatchStatistics{Size: size, ComputeInput: bc.input.load(), ComputeInfer: bc.infer.load(), ComputeOutput: bc.output.load()}
 }

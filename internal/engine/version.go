@@ -27,6 +27,8 @@ type Version struct {
 	sched     sched.Scheduler
 	stats     stats
 
+	loadDuration time.Duration
+
 	// refs counts the requests that use the version, and the engine itself.
 	// When it falls to zero after closing was set, done is closed.
 	refs    atomic.Int64

@@ -29,7 +29,8 @@ var reasonNames = [ReasonCount]string{"idle", "preferred", "full", "delay"}
 func (r Reason) String() string { return reasonNames[r] }
 
 // Times are the points in an execution that statistics are made of. The
-// scheduler sets Start and End, the instance the two between.
+// scheduler sets Start and End, the instance the two between, unless no request
+// was fit to run.
 type Times struct {
 	Start       time.Time // the instance has the batch
 	InputsReady time.Time // the inputs are gathered

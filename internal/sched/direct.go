@@ -69,12 +69,12 @@ func (d *Direct) Do(ctx context.Context, r *infer.Request) error {
 	d.record.Started(b)
 	err = execute(w.instance, b)
 	b.Times.End = time.Now()
-	if err == nil {
-		err = r.Err
-	}
 	d.record.Executed(b, err)
 	b.Requests[0] = nil
 	d.release(w)
+	if err == nil {
+		err = r.Err
+	}
 	return err
 }
 
