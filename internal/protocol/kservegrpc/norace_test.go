@@ -1,0 +1,5 @@
+//go:build !race
+
+package kservegrpc
+
+const raceDetector = false
