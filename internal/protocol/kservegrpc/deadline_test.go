@@ -20,7 +20,7 @@ type fakeStream struct {
 }
 
 func (s *fakeStream) Context() context.Context { return s.ctx }
-func (s *fakeStream) SendMsg(any) error { return errors.New("nothing is sent in these tests") }
+func (s *fakeStream) SendMsg(any) error        { return errors.New("nothing is sent in these tests") }
 
 func (s *fakeStream) RecvMsg(m any) error {
 	select {

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "shoal/internal/protocol/kservegrpc/inferencepb"
+	"shoal/internal/race"
 )
 
 const inferMethod = pb.GRPCInferenceService_ModelInfer_FullMethodName
@@ -19,7 +20,7 @@ const inferMethod = pb.GRPCInferenceService_ModelInfer_FullMethodName
 // perCall makes n calls and returns what the process allocated for each.
 func perCall(tb testing.TB, c *rawClient, msg []byte, n int) (mallocs, bytes float64) {
 	tb.Helper()
-	if raceDetector {
+	if race.Enabled {
 		tb.Skip("the race detector makes pools forget, so allocations say nothing")
 	}
 	call := func() {

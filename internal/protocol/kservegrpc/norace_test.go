@@ -1,5 +1,0 @@
-//go:build !race
-
-package kservegrpc
-
-const raceDetector = false
