@@ -2,7 +2,6 @@ package sched
 
 import (
 	"context"
-	"runtime"
 	"sync"
 	"time"
 
@@ -52,6 +51,7 @@ type Batcher struct {
 // A worker is an instance as the batcher sees it.
 type worker struct {
 	instance backend.Instance
+	ticket   *Ticket // nil when nothing limits it
 	pauser   pauser
 	lastRun  time.Duration // how long its last batch took
 }
@@ -102,7 +102,7 @@ func startBatcher(cfg BatcherConfig, instances []backend.Instance, record Record
 		if err != nil {
 			return nil, err
 		}
-		b.idle = append(b.idle, &worker{instance: in, pauser: p})
+		b.idle = append(b.idle, &worker{instance: in, ticket: ticketOf(in), pauser: p})
 	}
 	if !b.timed() {
 		return b, nil
@@ -220,252 +220,6 @@ func (b *Batcher) drop(bt *batch) {
 	}
 	b.ready = without(b.ready, bt)
 	b.order = without(b.order, bt)
-	bt.reset()
-	b.batches.Put(bt)
-}
-
-// advance forms the batches that are due and gives them to idle instances.
-func (b *Batcher) advance(now time.Time) {
-	for i := range b.queue.levels {
-		b.queue.levels[i].expire(now, b.reject)
-	}
-	b.more = 0
-	for b.room() && !b.queue.empty() {
-		d := b.policy.Decide(b.look(now))
-		if b.closing && d.Take == 0 && !d.Close {
-			d = Decision{Take: len(b.view), Reason: infer.ReasonIdle} // nobody else will come
-		}
-		if d.Take == 0 && !d.Close {
-			b.more = b.queue.rows() + d.More
-			if b.match.compares() {
-				b.more = 0
-			}
-			b.arm(now.Add(d.Wait), now)
-			break
-		}
-		b.apply(d)
-		b.dispatch()
-	}
-	b.dispatch()
-	if t := b.queue.nearest(); !t.IsZero() {
-		b.arm(t, now)
-	}
-}
-
-// room reports whether another batch may be formed. Requests that may time out
-// or be overtaken stay in the queue until an instance is idle; others leave it
-// early, two batches for each instance.
-func (b *Batcher) room() bool {
-	if b.prefetch {
-		return len(b.ready) < 2*b.workers || b.open != nil
-	}
-	return len(b.idle) > len(b.ready) || b.open != nil
-}
-
-// look returns what the policy decides on: the head of the queue, as far as it
-// could go into one batch.
-func (b *Batcher) look(now time.Time) View {
-	v := View{Now: now}
-	var first *infer.Request
-	if b.open != nil {
-		v.Open, first = b.open.rows, b.open.calls[0].request
-	}
-	b.view = b.view[:0]
-	rows := v.Open
-	for c := range b.queue.all {
-		if first == nil {
-			first = c.request
-		}
-		differs := b.match.differs(first, c.request)
-		b.view = append(b.view, Candidate{Rows: c.rows, Queued: c.queued, Expires: c.expires, Differs: differs})
-		rows += c.rows
-		if differs || rows > b.policy.MaxRows {
-			break
-		}
-	}
-	v.Queue = b.view
-	return v
-}
-
-// apply does what the policy decided.
-func (b *Batcher) apply(d Decision) {
-	if d.Take > 0 {
-		if b.open == nil {
-			b.open = b.batches.Get().(*batch)
-			b.ready = append(b.ready, b.open)
-			if b.ordered {
-				b.order = append(b.order, b.open)
-			}
-		}
-		b.open.reason = d.Reason
-		for c := range b.queue.all {
-			c.list.remove(c)
-			b.open.add(c)
-			if d.Take--; d.Take == 0 {
-				break
-			}
-		}
-	}
-	if d.Close && b.open != nil {
-		b.open.sealed = b.open.sealed || d.Seal
-		b.open = nil
-	}
-}
-
-// dispatch gives waiting batches to idle instances and tells their leaders.
-func (b *Batcher) dispatch() {
-	for len(b.ready) > 0 && len(b.idle) > 0 {
-		bt := b.ready[0]
-		b.ready = without(b.ready, bt)
-		n := len(b.idle) - 1
-		bt.worker, b.idle = b.idle[n], b.idle[:n]
-		bt.calls[0].signals <- signalLead // buffered, and its first signal
-	}
-}
-
-// lead runs the batch that c is the first of, and reports whether c has its
-// answer: with ordered answers it may have to wait for another batch.
-func (b *Batcher) lead(c *call) bool {
-	bt := c.batch
-	b.gather(bt)
-	run := b.start(bt)
-	err := execute(bt.worker.instance, run)
-	run.Times.End = time.Now()
-	bt.worker.lastRun = run.Times.End.Sub(run.Times.Start)
-	b.record.Executed(run, err)
-	return b.finish(bt, c, err)
-}
-
-// gather lets goroutines that are about to bring requests have their turn
-// before the batch starts: one that starts at once is a small one. It expects as
-// many rows as have been inside at once of late, so a lone caller never waits,
-// and goes on for as long as more arrive, but no longer than a small part of
-// what the instance's last batch took.
-func (b *Batcher) gather(bt *batch) {
-	w := bt.worker
-	rows, wanted := b.openRows(bt)
-	if rows >= wanted {
-		return
-	}
-	if w.lastRun < shortRun {
-		runtime.Gosched()
-		return
-	}
-	begin, pause := time.Now(), time.Duration(0)
-	for {
-		w.pauser.pause(pause)
-		before := rows
-		if rows, wanted = b.openRows(bt); rows >= wanted || (rows == before && pause > 0) {
-			return
-		}
-		pause = max(minPause, w.lastRun/gatherSteps)
-		if time.Since(begin)+pause > w.lastRun/gatherPart {
-			return
-		}
-	}
-}
-
-// How long a leader gathers: at most an eighth of the last run, in steps of a
-// sixty-fourth, each of which must bring something. Measured with an MLP on two
-// cores, where the clients' turn takes about that long. For a model that takes
-// less than a few looks at the sockets, goroutines that are ready must do.
-const (
-	shortRun    = 50 * time.Microsecond
-	gatherPart  = 8
-	gatherSteps = 64
-	minPause    = 20 * time.Microsecond
-)
-
-// openRows returns the rows of a batch and how many it may gather; none more
-// when it is not open.
-func (b *Batcher) openRows(bt *batch) (rows, wanted int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.open != bt {
-		return bt.rows, 0
-	}
-	return bt.rows, min(b.policy.largest(), b.crowd)
-}
-
-// start closes the batch and returns what the instance is given.
-func (b *Batcher) start(bt *batch) *infer.Batch {
-	b.mu.Lock()
-	now := time.Now()
-	if b.open == bt {
-		b.open = nil
-	}
-	b.merge(bt, now)
-	bt.started = true
-	b.crowd -= (b.crowd - b.inside) / 4 // forget slowly those who stay away
-	b.mu.Unlock()
-	run := bt.begin()
-	run.Times = infer.Times{Start: now}
-	run.Reason = bt.reason
-	for _, r := range run.Requests {
-		r.Started = now
-	}
-	b.record.Started(run)
-	return run
-}
-
-// merge adds the batches behind bt that have waited out the delay and fit.
-func (b *Batcher) merge(bt *batch, now time.Time) {
-	if b.policy.Delay == 0 || b.policy.MaxRows == 1 || bt.sealed {
-		return
-	}
-	for len(b.ready) > 0 {
-		next := b.ready[0]
-		if next.sealed || bt.rows+next.rows > b.policy.MaxRows || now.Sub(next.calls[0].queued) < b.policy.Delay ||
-			b.match.differs(bt.calls[0].request, next.calls[0].request) {
-			return
-		}
-		for _, c := range next.calls {
-			bt.add(c)
-		}
-		b.drop(next)
-	}
-}
-
-// finish frees the instance, starts what is due next and answers the requests
-// of the batch and, with ordered answers, those of batches that waited for it.
-func (b *Batcher) finish(bt *batch, leader *call, err error) bool {
-	for _, c := range bt.calls {
-		c.err = err
-		if err == nil {
-			c.err = c.request.Err
-		}
-	}
-	b.mu.Lock()
-	b.idle = append(b.idle, bt.worker)
-	b.advance(time.Now())
-	bt.done = true
-	mine := !b.ordered
-	if mine {
-		b.left(len(bt.calls))
-		b.mu.Unlock()
-		b.deliver(bt, leader)
-		return true
-	}
-	defer b.mu.Unlock()
-	for len(b.order) > 0 && b.order[0].done {
-		head := b.order[0]
-		b.order = without(b.order, head)
-		mine = mine || head == bt
-		b.left(len(head.calls))
-		b.deliver(head, leader)
-	}
-	return mine
-}
-
-// deliver tells every call of a batch that has run, but the leader's, that its
-// answer is there.
-func (b *Batcher) deliver(bt *batch, leader *call) {
-	for _, c := range bt.calls {
-		c.batch = nil
-		if c != leader {
-			c.signals <- signalDone // buffered, and its last signal
-		}
-	}
 	bt.reset()
 	b.batches.Put(bt)
 }

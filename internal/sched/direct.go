@@ -30,6 +30,7 @@ type Direct struct {
 
 type directWorker struct {
 	instance backend.Instance
+	ticket   *Ticket // nil when nothing limits it
 	batch    infer.Batch
 }
 
@@ -47,7 +48,7 @@ func StartDirect(instances []backend.Instance, record Recorder) *Direct {
 	d := &Direct{record: record, drained: make(chan struct{})}
 	d.waiters.New = func() any { return &waiter{ready: make(chan *directWorker, 1)} }
 	for _, in := range instances {
-		w := &directWorker{instance: in}
+		w := &directWorker{instance: in, ticket: ticketOf(in)}
 		d.all = append(d.all, w)
 		d.idle = append(d.idle, w)
 	}
@@ -61,6 +62,10 @@ func (d *Direct) Do(ctx context.Context, r *infer.Request) error {
 	if err != nil {
 		return err
 	}
+	if err := w.ticket.Acquire(ctx); err != nil {
+		d.release(w)
+		return cancelled(ctx)
+	}
 	b := &w.batch
 	b.Requests = append(b.Requests[:0], r)
 	b.Rows = r.Rows
@@ -69,6 +74,7 @@ func (d *Direct) Do(ctx context.Context, r *infer.Request) error {
 	d.record.Started(b)
 	err = execute(w.instance, b)
 	b.Times.End = time.Now()
+	w.ticket.Release()
 	d.record.Executed(b, err)
 	b.Requests[0] = nil
 	d.release(w)

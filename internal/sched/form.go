@@ -1,0 +1,122 @@
+package sched
+
+import (
+	"slices"
+	"time"
+
+	"shoal/internal/infer"
+)
+
+// advance forms the batches that are due and gives them to idle instances.
+func (b *Batcher) advance(now time.Time) {
+	for i := range b.queue.levels {
+		b.queue.levels[i].expire(now, b.reject)
+	}
+	b.more = 0
+	for b.room() && !b.queue.empty() {
+		d := b.policy.Decide(b.look(now))
+		if b.closing && d.Take == 0 && !d.Close {
+			d = Decision{Take: len(b.view), Reason: infer.ReasonIdle} // nobody else will come
+		}
+		if d.Take == 0 && !d.Close {
+			b.more = b.queue.rows() + d.More
+			if b.match.compares() {
+				b.more = 0
+			}
+			b.arm(now.Add(d.Wait), now)
+			break
+		}
+		b.apply(d)
+		b.dispatch()
+	}
+	b.dispatch()
+	if t := b.queue.nearest(); !t.IsZero() {
+		b.arm(t, now)
+	}
+}
+
+// room reports whether another batch may be formed. Requests that may time out
+// or be overtaken stay in the queue until an instance is idle; others leave it
+// early, two batches for each instance.
+func (b *Batcher) room() bool {
+	if b.prefetch {
+		return len(b.ready) < 2*b.workers || b.open != nil
+	}
+	return len(b.idle) > len(b.ready) || b.open != nil
+}
+
+// look returns what the policy decides on: the head of the queue, as far as it
+// could go into one batch.
+func (b *Batcher) look(now time.Time) View {
+	v := View{Now: now}
+	var first *infer.Request
+	if b.open != nil {
+		v.Open, first = b.open.rows, b.open.calls[0].request
+	}
+	b.view = b.view[:0]
+	rows := v.Open
+	for c := range b.queue.all {
+		if first == nil {
+			first = c.request
+		}
+		differs := b.match.differs(first, c.request)
+		b.view = append(b.view, Candidate{Rows: c.rows, Queued: c.queued, Expires: c.expires, Differs: differs})
+		rows += c.rows
+		if differs || rows > b.policy.MaxRows {
+			break
+		}
+	}
+	v.Queue = b.view
+	return v
+}
+
+// apply does what the policy decided.
+func (b *Batcher) apply(d Decision) {
+	if d.Take > 0 {
+		if b.open == nil {
+			b.open = b.batches.Get().(*batch)
+			b.ready = append(b.ready, b.open)
+			if b.ordered {
+				b.order = append(b.order, b.open)
+			}
+		}
+		b.open.reason = d.Reason
+		for c := range b.queue.all {
+			c.list.remove(c)
+			b.open.add(c)
+			if d.Take--; d.Take == 0 {
+				break
+			}
+		}
+	}
+	if d.Close && b.open != nil {
+		b.open.sealed = b.open.sealed || d.Seal
+		b.open = nil
+	}
+}
+
+// dispatch gives waiting batches to idle instances and tells their leaders.
+func (b *Batcher) dispatch() {
+	for len(b.ready) > 0 && len(b.idle) > 0 {
+		bt := b.ready[0]
+		b.ready = without(b.ready, bt)
+		bt.worker = b.takeWorker()
+		bt.calls[0].signals <- signalLead // buffered, and its first signal
+	}
+}
+
+// takeWorker takes an idle instance: the one that ran last, whose memory is
+// still warm, or, when they are limited, the one whose turn it is.
+func (b *Batcher) takeWorker() *worker {
+	best := len(b.idle) - 1
+	if b.idle[best].ticket != nil {
+		for i, w := range b.idle {
+			if w.ticket.score() < b.idle[best].ticket.score() {
+				best = i
+			}
+		}
+	}
+	w := b.idle[best]
+	b.idle = slices.Delete(b.idle, best, best+1)
+	return w
+}

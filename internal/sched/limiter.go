@@ -1,0 +1,237 @@
+package sched
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"shoal/internal/backend"
+	"shoal/internal/model/modelpb"
+	"shoal/internal/status"
+)
+
+// A Limiter holds back instances, of any model, so that what they use together
+// stays within bounds. It is what Triton calls the rate limiter: an instance
+// runs a batch only while it holds all its resources. The instance whose
+// executions times priority are fewest goes first, and nobody overtakes it.
+type Limiter struct {
+	limits Limits
+
+	mu      sync.Mutex // protects the fields below
+	total   map[Resource]int
+	used    map[Resource]int
+	tickets []*Ticket
+	waiting []*Ticket
+}
+
+// A Resource is something that instances share: on one device, or everywhere.
+type Resource struct {
+	Name   string
+	Device int // Everywhere for a global one
+}
+
+// Everywhere is the device of a global resource.
+const Everywhere = -1
+
+// Limits say how much there is of resources. The zero value sets none.
+type Limits struct {
+	all map[string]int   // by name: global, or on every device
+	on  map[Resource]int // on one device
+}
+
+// Set says how much there is of a global resource, or on every device.
+func (l *Limits) Set(name string, n int) {
+	if l.all == nil {
+		l.all = make(map[string]int)
+	}
+	l.all[name] = n
+}
+
+// SetOn says how much there is of a resource on a device.
+func (l *Limits) SetOn(name string, device, n int) {
+	if l.on == nil {
+		l.on = make(map[Resource]int)
+	}
+	l.on[Resource{name, device}] = n
+}
+
+func (l *Limits) of(r Resource) (n int, set bool) {
+	if n, set = l.on[r]; set {
+		return n, set
+	}
+	n, set = l.all[r.Name]
+	return n, set
+}
+
+// A Ticket is an instance's right to ask for its resources. It belongs to one
+// instance, which asks for one execution at a time.
+type Ticket struct {
+	limiter  *Limiter
+	needs    map[Resource]int
+	priority uint64
+	granted  chan struct{} // buffered 1
+	runs     uint64        // under the limiter's mutex
+}
+
+// A Limited is an instance that runs only while it holds the resources of its
+// ticket. The schedulers ask for them before a batch starts, so that it can go
+// on growing meanwhile.
+type Limited struct {
+	backend.Instance
+	Ticket *Ticket
+}
+
+// ticketOf returns the ticket of an instance, nil when it has none.
+func ticketOf(in backend.Instance) *Ticket {
+	if l, ok := in.(*Limited); ok {
+		return l.Ticket
+	}
+	return nil
+}
+
+// NewLimiter returns a limiter. Of a resource that the limits do not name there
+// is as much as the neediest instance asks for.
+func NewLimiter(limits Limits) *Limiter {
+	return &Limiter{limits: limits, total: make(map[Resource]int), used: make(map[Resource]int)}
+}
+
+// Join returns a ticket for an instance of a group on a device. It fails when
+// the instance could never run.
+func (l *Limiter) Join(cfg *modelpb.ModelRateLimiter, device int) (*Ticket, error) {
+	t := &Ticket{limiter: l, needs: make(map[Resource]int), priority: max(1, uint64(cfg.GetPriority())), granted: make(chan struct{}, 1)}
+	for _, r := range cfg.GetResources() {
+		key := Resource{r.GetName(), device}
+		if r.GetGlobal() {
+			key.Device = Everywhere
+		}
+		t.needs[key] = int(r.GetCount())
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for r, n := range t.needs {
+		if err := l.checkLocked(r, n); err != nil {
+			return nil, err
+		}
+	}
+	l.tickets = append(l.tickets, t)
+	l.recountLocked()
+	return t, nil
+}
+
+// checkLocked says why an instance cannot need n of a resource.
+func (l *Limiter) checkLocked(r Resource, n int) error {
+	if limit, set := l.limits.of(r); set && limit < n {
+		return status.Errorf(status.InvalidArgument, "Resource count for %q is limited to %d which will prevent scheduling of one or more model instances, the minimum required count is %d; raise it with --rate-limit-resource",
+			r.Name, limit, n)
+	}
+	for _, t := range l.tickets {
+		for other := range t.needs {
+			if other.Name == r.Name && (other.Device == Everywhere) != (r.Device == Everywhere) {
+				return status.Errorf(status.InvalidArgument, "Resource %q is present as both global and device-specific resource in the model configuration.", r.Name)
+			}
+		}
+	}
+	return nil
+}
+
+// recountLocked finds how much there is of each resource.
+func (l *Limiter) recountLocked() {
+	clear(l.total)
+	for _, t := range l.tickets {
+		for r, n := range t.needs {
+			l.total[r] = max(l.total[r], n)
+		}
+	}
+	for r := range l.total {
+		if limit, set := l.limits.of(r); set {
+			l.total[r] = limit
+		}
+	}
+}
+
+// Leave gives the ticket back. The instance must not be running.
+func (t *Ticket) Leave() {
+	l := t.limiter
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tickets = slices.DeleteFunc(l.tickets, func(o *Ticket) bool { return o == t })
+	l.recountLocked()
+	l.grantLocked()
+}
+
+// Acquire returns when the instance holds its resources. A nil ticket needs
+// none. When ctx ends first it returns ctx's error and holds nothing.
+func (t *Ticket) Acquire(ctx context.Context) error {
+	if t == nil {
+		return nil
+	}
+	l := t.limiter
+	l.mu.Lock()
+	l.waiting = append(l.waiting, t)
+	l.grantLocked()
+	l.mu.Unlock()
+	select {
+	case <-t.granted:
+		return nil
+	case <-ctx.Done():
+	}
+	l.mu.Lock()
+	i := slices.Index(l.waiting, t)
+	if i >= 0 {
+		l.waiting = slices.Delete(l.waiting, i, i+1)
+		l.grantLocked()
+	}
+	l.mu.Unlock()
+	if i < 0 { // granted meanwhile
+		<-t.granted
+		t.Release()
+	}
+	return ctx.Err()
+}
+
+// Release gives the resources back after an execution.
+func (t *Ticket) Release() {
+	if t == nil {
+		return
+	}
+	l := t.limiter
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for r, n := range t.needs {
+		l.used[r] -= n
+	}
+	l.grantLocked()
+}
+
+// score orders the instances that wait; the lowest goes first.
+func (t *Ticket) score() uint64 {
+	t.limiter.mu.Lock()
+	defer t.limiter.mu.Unlock()
+	return t.scoreLocked()
+}
+
+func (t *Ticket) scoreLocked() uint64 { return t.runs * t.priority }
+
+// grantLocked serves those that wait, in order, as far as resources go.
+func (l *Limiter) grantLocked() {
+	for len(l.waiting) > 0 {
+		best := 0
+		for i, t := range l.waiting {
+			if t.scoreLocked() < l.waiting[best].scoreLocked() {
+				best = i
+			}
+		}
+		t := l.waiting[best]
+		for r, n := range t.needs {
+			if l.used[r]+n > l.total[r] {
+				return // the others wait behind it
+			}
+		}
+		for r, n := range t.needs {
+			l.used[r] += n
+		}
+		t.runs++
+		l.waiting = slices.Delete(l.waiting, best, best+1)
+		t.granted <- struct{}{} // buffered: one execution at a time
+	}
+}
