@@ -65,10 +65,14 @@ func serve(f *serveFlags, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	limiter, err := f.limiter()
+	if err != nil {
+		return err
+	}
 	e := engine.New(engine.Options{
 		Name: f.id, Version: Version, Repositories: f.repositories, Backends: backends,
 		ConfigName: f.configName, NoAutoComplete: f.noAutoComplete || f.strictConfig,
-		LooseReadiness: !f.strictReady, LoadThreads: f.loadThreads, Log: log,
+		LooseReadiness: !f.strictReady, Limiter: limiter, LoadThreads: f.loadThreads, Log: log,
 	})
 	life := startLife(log, time.Duration(f.exitTimeout)*time.Second)
 	defer life.end()

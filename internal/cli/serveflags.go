@@ -31,6 +31,8 @@ type serveFlags struct {
 	loadThreads    int
 	backendConfig  []string
 	library        string
+	rateLimit      string
+	rateResources  []string
 
 	http    httpFlags
 	grpc    grpcFlags
@@ -103,6 +105,8 @@ func (f *serveFlags) add(cmd *cobra.Command, def serveDefaults) {
 	g.number(&f.loadThreads, "model-load-thread-count", 4, "how many models load at once")
 	g.texts(&f.backendConfig, "backend-config", "`setting` of a backend: [backend,]name=value, such as onnxruntime,default-max-batch-size=8")
 	g.text(&f.library, "onnxruntime-library", "", "`path` of ONNX Runtime's library; `shoal runtime list` shows what is found without")
+	g.text(&f.rateLimit, "rate-limit", "off", "execution_count: hold instances back by the resources that their rate_limiter names; off: let all run")
+	g.texts(&f.rateResources, "rate-limit-resource", "`amount` of a resource: name:count[:device]; without a device, of a global one or on every device")
 	f.http.add(group(cmd, "HTTP"))
 	f.grpc.add(group(cmd, "gRPC"))
 	f.metrics.add(group(cmd, "Metrics"))

@@ -13,6 +13,7 @@ import (
 	"shoal/internal/backend"
 	"shoal/internal/infer"
 	"shoal/internal/repository"
+	"shoal/internal/sched"
 	"shoal/internal/status"
 )
 
@@ -29,6 +30,9 @@ type Options struct {
 	NoAutoComplete bool
 	// LooseReadiness makes the server ready even when a model is not.
 	LooseReadiness bool
+	// Limiter holds back instances by the resources that they share; nil when
+	// nothing does.
+	Limiter *sched.Limiter
 	// LoadThreads is how many models load at once.
 	LoadThreads int
 	// ComputeTimes keeps how the times of an execution's parts are spread;

@@ -153,6 +153,9 @@ func (e *Engine) open(ctx context.Context, src repository.Entry, n int64, cfg *m
 		if err == nil {
 			return
 		}
+		for _, t := range v.tickets {
+			t.Leave()
+		}
 		for _, in := range v.instances {
 			_ = in.Close() // the load's error says more
 		}
@@ -164,6 +167,15 @@ func (e *Engine) open(ctx context.Context, src repository.Entry, n int64, cfg *m
 			return nil, err
 		}
 		v.instances = append(v.instances, in)
+		if e.opt.Limiter == nil {
+			continue
+		}
+		ticket, err := e.opt.Limiter.Join(p.Group.GetRateLimiter(), p.GPU)
+		if err != nil {
+			return nil, err
+		}
+		v.tickets = append(v.tickets, ticket)
+		v.instances[len(v.instances)-1] = &sched.Limited{Instance: in, Ticket: ticket}
 	}
 	v.refs.Store(1)
 	if v.sched, err = startScheduler(cfg, sig, v.instances, &v.stats); err != nil {

@@ -24,6 +24,7 @@ type Version struct {
 	sig       *model.Signature
 	model     backend.Model
 	instances []backend.Instance
+	tickets   []*sched.Ticket
 	sched     sched.Scheduler
 	stats     stats
 
@@ -137,6 +138,9 @@ func (v *Version) free() error {
 		if first == nil {
 			first = err
 		}
+	}
+	for _, t := range v.tickets {
+		t.Leave()
 	}
 	for _, in := range v.instances {
 		keep(in.Close())

@@ -26,7 +26,6 @@ var unacted = []string{
 	"sequence_batching",
 	"ensemble_scheduling",
 
-	"instance_group.rate_limiter",
 	"instance_group.secondary_devices",
 	"instance_group.profile",
 	"instance_group.passive",

@@ -39,7 +39,7 @@ func TestEveryFieldIsActedOnOrNamed(t *testing.T) {
 		"name", "platform", "backend", "version_policy", "max_batch_size", "default_model_filename", "parameters",
 		"input.name", "input.data_type", "input.format", "input.dims", "input.reshape", "input.optional",
 		"output.name", "output.data_type", "output.dims", "output.reshape", "output.label_filename",
-		"instance_group.name", "instance_group.kind", "instance_group.count", "instance_group.gpus",
+		"instance_group.name", "instance_group.kind", "instance_group.count", "instance_group.gpus", "instance_group.rate_limiter",
 		"optimization.graph", "optimization.execution_accelerators", "dynamic_batching",
 		// Where tensors lie is the backend's business here; the fields are
 		// always set, because their default is to be on.
