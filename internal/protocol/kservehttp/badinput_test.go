@@ -103,7 +103,8 @@ func badInputs() []badInput {
 		{"two inputs have one name", inferRequest("var", `{"inputs":[{"name":"INPUT0",`+goodInput+`},{"name":"INPUT0",`+goodInput+`}]}`), 400, "input 'INPUT0' already exists in request"},
 		{"there are 10,000 inputs", inferRequest("var", `{"inputs":[`+many(10_000, `{"name":"I%d","shape":[1],"datatype":"FP32","data":[1]}`)+`]}`), 400, "expected 1 inputs but got 10000 inputs"},
 		{"there are 10,000 outputs", inferRequest("var", `{"inputs":[{"name":"INPUT0",`+goodInput+`}],"outputs":[`+many(10_000, `{"name":"O%d"}`)+`]}`), 400, "unexpected inference output 'O0'"},
-		{"the shape has 50,000 dimensions", inferRequest("var", input(`"shape":[`+strings.Repeat("1,", 49_999)+`1],"datatype":"FP32","data":[1]`)), 400, "unexpected shape"},
+		{"the shape has 50,000 dimensions", inferRequest("var", input(`"shape":[`+strings.Repeat("1,", 49_999)+`1],"datatype":"FP32","data":[1]`)), 400, "invalid shape for input 'INPUT0': it has more than 256 dimensions"},
+		{"there are 50,000 parameters", inferRequest("var", `{"parameters":{`+many(50_000, `"p%d":1`)+`},"inputs":[]}`), 400, "the request has more than 1024 parameters; send fewer"},
 		{"a parameter is null", inferRequest("var", `{"parameters":{"p":null},"inputs":[]}`), 400, "parameter 'p' has invalid type. It should be either 'int', 'bool', or 'string'."},
 		{"a parameter is reserved", inferRequest("var", `{"parameters":{"triton_x":1},"inputs":[]}`), 400, "parameter keys starting with 'triton_' are reserved"},
 		{"the priority is negative", inferRequest("var", `{"parameters":{"priority":-1},"inputs":[]}`), 500, "Unable to parse 'priority'"},
@@ -131,6 +132,7 @@ func badInputs() []badInput {
 		{"the gzip is garbage", inferRequest("var", "garbage", "Content-Encoding: gzip"), 400, "not valid gzip"},
 		{"the gzip is cut short", inferRequest("var", string(good[:len(good)-9]), "Content-Encoding: gzip"), 400, "not valid gzip"},
 		{"the gzip is empty", inferRequest("var", "", "Content-Encoding: gzip"), 400, "nothing to be decompressed"},
+		{"the gzip is too large", inferRequest("var", strings.Repeat("x", 2<<20), "Content-Encoding: gzip"), 400, "compressed request body of 2097152 bytes exceeds the maximum"},
 		{"the gzip is a bomb", inferRequest("var", string(bomb), "Content-Encoding: gzip"), 400, "Decompressed data size exceeds the maximum allowed value of 1048576 bytes. Use --http-max-input-size to increase the limit."},
 
 		// Sizes and HTTP itself.

@@ -94,8 +94,7 @@ type packer interface {
 	Reset(io.Writer)
 }
 
-// An unpacker is a decompressing reader that can be used again. What it
-// decompresses has zlib's second argument only.
+// An unpacker is a decompressing reader that can be used again.
 type unpacker interface {
 	io.Reader
 	reset(io.Reader) error

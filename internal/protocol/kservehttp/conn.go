@@ -176,9 +176,7 @@ func (c *conn) Close() error {
 	}
 	c.state.Store(connClosed)
 	c.cancel()
-	err := c.Conn.Close()
-	c.server.forget(c)
-	return err
+	return c.Conn.Close()
 }
 
 func (c *conn) linger() {

@@ -35,6 +35,7 @@ type inputFields struct {
 	dims      tensor.Shape
 	shapeKind jsonKind // what shape, or one of its dimensions, should have been
 	hugeDim   bool     // a dimension does not fit an int64
+	highRank  bool     // there are more dimensions than dims holds
 	size      uint64   // of the binary data
 
 	// JSON data is read as it is met when all that it depends on is known by
@@ -44,6 +45,9 @@ type inputFields struct {
 	tensor   []byte
 	dataErr  error
 }
+
+// maxRank is how many dimensions a shape may have.
+const maxRank = 256
 
 // inputs reads the array of inputs. After a fault in one, the others are only
 // passed over.
@@ -135,7 +139,9 @@ func (d *decoder) shape() bool {
 				in.shape, in.shapeKind = wrong, kindUint
 			}
 			in.hugeDim = in.hugeDim || u > math.MaxInt64
-			d.dims = append(d.dims, int64(min(u, math.MaxInt64)))
+			if in.highRank = len(d.dims) == maxRank; !in.highRank {
+				d.dims = append(d.dims, int64(min(u, math.MaxInt64)))
+			}
 			if more, ok = d.next(']', faultArray); !ok {
 				return false
 			}
@@ -182,7 +188,7 @@ func (d *decoder) inputParameters() bool {
 func (d *decoder) data() bool {
 	in := &d.in
 	in.data, in.dataAt = present(d.peek() == '['), d.pos
-	if in.name != good || in.typed == tensor.Invalid || in.shape != good || in.hugeDim {
+	if in.name != good || in.typed == tensor.Invalid || in.shape != good || in.hugeDim || in.highRank {
 		return d.skip()
 	}
 	in.dataRead = true
@@ -206,6 +212,9 @@ func (d *decoder) finishInput() error {
 	}
 	if in.typed == tensor.Invalid {
 		return status.Errorf(status.InvalidArgument, "invalid datatype for input %s", in.nameText)
+	}
+	if in.highRank {
+		return status.Errorf(status.InvalidArgument, "invalid shape for input '%s': it has more than %d dimensions", in.nameText, maxRank)
 	}
 	if in.hugeDim {
 		return errShapeOverflow(in.nameText, in.dims)

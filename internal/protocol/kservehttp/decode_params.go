@@ -89,8 +89,16 @@ func (d *decoder) sequenceID() bool {
 	return ok
 }
 
+// maxParams is how many parameters a request may give a model. Each takes many
+// times the memory of its text.
+const maxParams = 1024
+
 // custom reads a parameter that goes to the model.
 func (d *decoder) custom(name string) bool {
+	if len(d.r.Params) == maxParams {
+		d.found(rankParams, status.Errorf(status.InvalidArgument, "the request has more than %d parameters; send fewer", maxParams))
+		return d.skip()
+	}
 	p := infer.Param{Name: name}
 	ok := true
 	switch d.peek() {

@@ -126,6 +126,11 @@ func errRawTooLarge(n, limit int64) error {
 		"Raw input has a byte_size (%d bytes) that exceeds the maximum allowed value of %d bytes. Use --http-max-input-size to increase the limit.", n, limit)
 }
 
+func errPackedTooLarge(n, limit int64) error {
+	return status.Errorf(status.InvalidArgument,
+		"compressed request body of %d bytes exceeds the maximum allowed value of %d bytes. Use --http-max-input-size to increase the limit.", n, limit)
+}
+
 func errDecompressed(limit int64) error {
 	return status.Errorf(status.InvalidArgument,
 		"Decompressed data size exceeds the maximum allowed value of %d bytes. Use --http-max-input-size to increase the limit.", limit)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"net"
 	"regexp"
 	"runtime/debug"
@@ -60,12 +59,11 @@ func (h *handler) refusal(hdr *fasthttp.RequestHeader) error {
 	if v == nil {
 		return nil
 	}
-	var n int64
-	fmt.Sscan(string(v), &n)
-	if n > math.MaxInt32 {
+	n, err := parseInt32(v)
+	if err != nil {
 		return errHeaderInt("Content-Length", string(v))
 	}
-	return errBodyTooLarge(n, h.maxBody)
+	return errBodyTooLarge(int64(n), h.maxBody)
 }
 
 // expect answers a client that asks whether to send its body.

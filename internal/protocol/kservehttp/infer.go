@@ -86,8 +86,10 @@ func (h *handler) receiveInfer(ctx *fasthttp.RequestCtx, c *conn, a *inferAnswer
 		}
 	}
 	limit, tooLarge := h.maxBody, sizeError(errBodyTooLarge)
-	if enc == unpacked && h.maxInput < limit {
+	if h.maxInput < limit {
 		switch {
+		case enc != unpacked:
+			limit, tooLarge = h.maxInput, errPackedTooLarge
 		case value == nil:
 			limit, tooLarge = h.maxInput, errJSONTooLarge
 		case json == 0:

@@ -8,34 +8,38 @@ import (
 	"time"
 )
 
-// A listener hands fasthttp connections that are ours.
-type listener struct {
-	net.Listener
-	server *Server
-}
-
-// Accept implements net.Listener. A failure that may pass, such as a lack of
-// file descriptors, is waited out: fasthttp would give up for good.
-func (l *listener) Accept() (net.Conn, error) {
+// accept serves every connection that l takes, each by a goroutine of its own,
+// until l is closed. A failure that may pass, such as a lack of file
+// descriptors, is waited out.
+func (s *Server) accept(l net.Listener) {
 	pause := 5 * time.Millisecond
 	for {
-		nc, err := l.Listener.Accept()
+		nc, err := l.Accept()
 		if err == nil {
-			if c := l.server.admit(nc); c != nil {
-				return c, nil
+			pause = 5 * time.Millisecond
+			if c := s.admit(nc); c != nil {
+				go s.serve(c) // Close waits for the connections
 			}
 			continue
 		}
-		if errors.Is(err, net.ErrClosed) || l.server.closing.Load() {
-			return nil, net.ErrClosed
+		if errors.Is(err, net.ErrClosed) || s.closing.Load() {
+			return
 		}
-		l.server.opt.Log.Warn("accept a connection", "err", err, "retry", pause)
+		s.opt.Log.Warn("accept a connection", "err", err, "retry", pause)
 		select {
 		case <-time.After(pause):
-		case <-l.server.base.Done():
-			return nil, net.ErrClosed
+		case <-s.base.Done():
+			return
 		}
 		pause = min(2*pause, time.Second)
+	}
+}
+
+// serve answers the requests on c until it is closed.
+func (s *Server) serve(c *conn) {
+	defer s.forget(c)
+	if err := s.http.ServeConn(c); err != nil {
+		s.opt.Log.Debug("connection ended", "client", c.RemoteAddr(), "err", err)
 	}
 }
 
@@ -76,9 +80,6 @@ func turnAway(nc net.Conn, limit int) {
 func (s *Server) forget(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, known := s.conns[c.id]; !known {
-		return
-	}
 	delete(s.conns, c.id)
 	if s.closed && len(s.conns) == 0 {
 		close(s.drained)

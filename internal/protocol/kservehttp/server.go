@@ -65,11 +65,7 @@ func Start(opt Options, eng *engine.Engine, listeners ...net.Listener) (*Server,
 		Logger:                printer{s.opt.Log},
 	}
 	for _, l := range listeners {
-		s.wg.Go(func() {
-			if err := s.http.Serve(&listener{l, s}); err != nil {
-				s.opt.Log.Error("serve HTTP", "address", l.Addr(), "err", err)
-			}
-		})
+		s.wg.Go(func() { s.accept(l) })
 	}
 	return s, nil
 }
