@@ -100,6 +100,9 @@ func standardParams(ps []param) map[string]*pb.InferParameter {
 		case p.Kind == infer.ParamUint:
 			v.ParameterChoice = &pb.InferParameter_Uint64Param{Uint64Param: p.Uint}
 		}
+		if _, ok := out[p.Name]; ok {
+			panic("parameter " + p.Name + " is there twice")
+		}
 		out[strings.Clone(p.Name)] = v
 	}
 	return out

@@ -34,6 +34,8 @@ func codecSeeds(tb testing.TB) [][]byte {
 	}
 	return append(seeds, [][]byte{
 		mustMarshal(tb, everythingRequest()),
+		mustMarshal(tb, everyTypeRequest()),
+		manyParams(20),
 		// A string that is no UTF-8, in each place.
 		field(1, []byte("\xff")), field(4, field(1, []byte("\xff"))), field(4, field(2, field(3, []byte("\xff")))),
 		field(5, field(1, []byte("\xff"))), field(5, field(2, []byte("a\xc0"))), field(6, field(1, []byte("\xff"))),
@@ -104,4 +106,31 @@ func everythingRequest() *pb.ModelInferRequest {
 		Outputs:          []*pb.ModelInferRequest_InferRequestedOutputTensor{{Name: "out", Parameters: params()}, {}},
 		RawInputContents: [][]byte{bytes.Repeat([]byte{7}, 300), {}, []byte("x")},
 	}
+}
+
+// everyTypeRequest has an input for each field of the typed contents.
+func everyTypeRequest() *pb.ModelInferRequest {
+	req := &pb.ModelInferRequest{}
+	for _, c := range []*pb.InferTensorContents{
+		{BoolContents: []bool{true, false}},
+		{IntContents: []int32{-1, 300, math.MinInt32}},
+		{Int64Contents: []int64{math.MinInt64, 1}},
+		{UintContents: []uint32{math.MaxUint32, 7}},
+		{Uint64Contents: []uint64{math.MaxUint64}},
+		{Fp32Contents: []float32{1.5}},
+		{Fp64Contents: []float64{-2.25}},
+		{BytesContents: [][]byte{[]byte("a"), {}}},
+	} {
+		req.Inputs = append(req.Inputs, &pb.ModelInferRequest_InferInputTensor{Contents: c})
+	}
+	return req
+}
+
+// manyParams returns n parameters of which each name comes twice.
+func manyParams(n int) []byte {
+	var b []byte
+	for i := range 2 * n {
+		b = append(b, field(4, field(1, []byte{'a' + byte(i%n)}), field(2, number(2, uint64(i))))...)
+	}
+	return b
 }

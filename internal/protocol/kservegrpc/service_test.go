@@ -1,7 +1,9 @@
 package kservegrpc
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"net"
 	"path/filepath"
 	"strings"
@@ -195,6 +197,10 @@ func TestIndexAndStatisticsListTheModels(t *testing.T) {
 	if _, err := s.client.ModelInfer(t.Context(), floatsRequest(1)); err != nil {
 		t.Fatal(err)
 	}
+	md, err := s.client.ServerMetadata(t.Context(), &pb.ServerMetadataRequest{})
+	if err != nil || md.Name != "triton" || md.Version != "2.51.0" || len(md.Extensions) == 0 {
+		t.Errorf("server metadata: got %v, %v, want triton 2.51.0", md, err)
+	}
 	index, err := s.client.RepositoryIndex(t.Context(), &pb.RepositoryIndexRequest{Ready: true})
 	if err != nil || len(index.Models) != len(testModels) || index.Models[0].Version != "1" || index.Models[0].State != "READY" {
 		t.Errorf("index: got %v, %v, want %d models ready", index, err, len(testModels))
@@ -278,6 +284,44 @@ func TestResponsesAreCompressedAsConfigured(t *testing.T) {
 	if _, err := ParseCompression("best"); err == nil {
 		t.Error("level best: got no error, want one")
 	}
+}
+
+// brokenGzip sends what no gzip reader takes, under gzip's name.
+type brokenGzip struct{ data []byte }
+
+func (c brokenGzip) Do(w io.Writer, _ []byte) error { _, err := w.Write(c.data); return err }
+func (brokenGzip) Type() string                     { return gzipName }
+
+func TestBrokenCompressionIsRefused(t *testing.T) {
+	s := startServer(t, Options{})
+	whole := gzipped(t, mustMarshal(t, floatsRequest(1000)))
+	for name, data := range map[string][]byte{"garbage": []byte("garbage"), "nothing": {1}, "half": whole[:len(whole)/2]} {
+		//lint:ignore SA1019 there is no other way to send a broken message
+		conn := dial(t, s.Addr(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithCompressor(brokenGzip{data: data}))
+		_, err := pb.NewGRPCInferenceServiceClient(conn).ModelInfer(t.Context(), floatsRequest(1))
+		if grpcstatus.Code(err) != codes.Internal {
+			t.Errorf("%s: got %v, want %v", name, err, codes.Internal)
+		}
+	}
+	if _, err := s.client.ModelInfer(t.Context(), floatsRequest(1), grpc.UseCompressor(gzipName)); err != nil {
+		t.Errorf("a whole message after the broken ones: got %v, want an answer", err)
+	}
+}
+
+func gzipped(t *testing.T, data []byte) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w, err := gzipCodec.Compress(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write(data); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
 }
 
 func TestServerListensOnAUnixSocket(t *testing.T) {
