@@ -128,7 +128,7 @@ func (b *Batcher) finish(bt *batch, leader *call, err error) bool {
 	bt.done = true
 	mine := !b.ordered
 	if mine {
-		b.left(len(bt.calls))
+		b.release(bt)
 		b.mu.Unlock()
 		b.deliver(bt, leader)
 		return true
@@ -138,17 +138,25 @@ func (b *Batcher) finish(bt *batch, leader *call, err error) bool {
 		head := b.order[0]
 		b.order = without(b.order, head)
 		mine = mine || head == bt
-		b.left(len(head.calls))
+		b.release(head)
 		b.deliver(head, leader)
 	}
 	return mine
+}
+
+// release lets go of the calls of a batch that has run: from now on nothing but
+// its last signal reaches one.
+func (b *Batcher) release(bt *batch) {
+	for _, c := range bt.calls {
+		c.batch = nil
+	}
+	b.left(len(bt.calls))
 }
 
 // deliver tells every call of a batch that has run, but the leader's, that its
 // answer is there.
 func (b *Batcher) deliver(bt *batch, leader *call) {
 	for _, c := range bt.calls {
-		c.batch = nil
 		if c != leader {
 			c.signals <- signalDone // buffered, and its last signal
 		}

@@ -1,0 +1,152 @@
+package sched
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"shoal/internal/backend"
+	"shoal/internal/infer"
+	"shoal/internal/tensor"
+)
+
+var stressFor = flag.Duration("stress", time.Second, "how long each stress test runs")
+
+// An unruly instance answers each request with its own id, fails now and then,
+// and panics sometimes.
+type unruly struct {
+	running atomic.Bool
+	seen    *sync.Map // ids that ran
+	twice   *atomic.Int64
+	largest *atomic.Int64
+}
+
+func (u *unruly) Run(b *infer.Batch) error {
+	if u.running.Swap(true) {
+		panic("BUG: two batches at once on one instance")
+	}
+	defer u.running.Store(false)
+	if n := int64(b.Rows); n > u.largest.Load() {
+		u.largest.Store(n)
+	}
+	for _, r := range b.Requests {
+		if _, again := u.seen.LoadOrStore(r.ID, true); again {
+			u.twice.Add(1)
+		}
+		out := r.Response.AddOutput()
+		out.Name, out.Data = r.ID, r.Inputs[0].Data.First
+	}
+	switch rand.IntN(20) {
+	case 0:
+		return errors.New("no luck")
+	case 1:
+		panic("worse luck")
+	case 2:
+		b.Requests[0].Err = errors.New("its own fault")
+	case 3:
+		time.Sleep(time.Duration(rand.IntN(300)) * time.Microsecond)
+	}
+	return nil
+}
+
+func (u *unruly) Close() error { return nil }
+
+// TestBatcherStress submits, cancels, lets deadlines pass, fails instances and
+// closes, all at once, and checks that every request has exactly one answer,
+// its own. Run it long, and under the race detector, with -stress 60s.
+func TestBatcherStress(t *testing.T) {
+	configs := map[string]BatcherConfig{
+		"plain":   {Policy: Policy{MaxRows: 8, Preferred: []int{8}}, Levels: []QueuePolicy{{}}},
+		"delay":   {Policy: Policy{MaxRows: 8, Preferred: []int{4}, Delay: 200 * time.Microsecond}, Levels: []QueuePolicy{{}}},
+		"ordered": {Policy: Policy{MaxRows: 4, Preferred: []int{2, 4}}, PreserveOrder: true, Levels: []QueuePolicy{{}}},
+		"queues": {
+			Policy: Policy{MaxRows: 8, Preferred: []int{3, 8}, Delay: 100 * time.Microsecond}, DefaultLevel: 1,
+			Levels: []QueuePolicy{{MaxSize: 5}, {Timeout: 300 * time.Microsecond, Override: true}, {Timeout: 200 * time.Microsecond, Delay: true}},
+		},
+	}
+	for name, cfg := range configs {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			stress(t, cfg)
+		})
+	}
+}
+
+func stress(t *testing.T, cfg BatcherConfig) {
+	const callers, instances = 32, 3
+	cfg.Signature = variableSignature(cfg.Policy.MaxRows)
+	var seen sync.Map
+	var twice, largest, sent, good, bad atomic.Int64
+	for end := time.Now().Add(*stressFor); time.Now().Before(end); {
+		var all []backend.Instance
+		for range instances {
+			all = append(all, &unruly{seen: &seen, twice: &twice, largest: &largest})
+		}
+		b, err := StartBatcher(cfg, all, &counting{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		for range callers {
+			wg.Go(func() {
+				for range 200 {
+					if answer(t, b, fmt.Sprint(sent.Add(1))) {
+						good.Add(1)
+					} else {
+						bad.Add(1)
+					}
+				}
+			})
+		}
+		if rand.IntN(4) == 0 {
+			b.Close() // in the middle of it
+		}
+		wg.Wait()
+		b.Close()
+		if b.inside != 0 || len(b.idle) != instances || len(b.ready) != 0 || b.open != nil || len(b.order) != 0 || !b.queue.empty() {
+			t.Fatalf("after Close: got %d inside, %d idle, %d ready, open %v, %d in order, want %d idle and nothing else",
+				b.inside, len(b.idle), len(b.ready), b.open, len(b.order), instances)
+		}
+	}
+	if twice.Load() != 0 || largest.Load() > int64(cfg.Policy.MaxRows) {
+		t.Errorf("got %d requests run twice and a batch of %d rows, want none and at most %d", twice.Load(), largest.Load(), cfg.Policy.MaxRows)
+	}
+	if good.Load() == 0 || bad.Load() == 0 {
+		t.Errorf("got %d good and %d bad answers, want some of both", good.Load(), bad.Load())
+	}
+	t.Logf("%d requests, %d good answers, %d others, batches up to %d rows", sent.Load(), good.Load(), bad.Load(), largest.Load())
+}
+
+// answer makes one request, perhaps an impatient one, and reports whether it got
+// a good answer. A good one must be its own.
+func answer(t *testing.T, b *Batcher, id string) bool {
+	ctx := context.Background()
+	switch rand.IntN(6) {
+	case 0:
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(rand.IntN(400))*time.Microsecond)
+		defer cancel()
+	case 1:
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithCancel(ctx)
+		go cancel()
+	}
+	r := infer.NewRequest()
+	defer r.Release()
+	r.ID, r.Rows, r.Priority, r.Timeout = id, 1+rand.IntN(2), rand.Uint64N(5), time.Duration(rand.IntN(500))*time.Microsecond
+	in := r.AddInput()
+	in.Shape, in.Data.First = tensor.Shape{int64(r.Rows), int64(1 + rand.IntN(2))}, []byte(id)
+	if err := b.Do(ctx, r); err != nil {
+		return false
+	}
+	if len(r.Response.Outputs) != 1 || r.Response.Outputs[0].Name != id || string(r.Response.Outputs[0].Data) != id {
+		t.Errorf("request %s: got outputs %v, want its own", id, r.Response.Outputs)
+	}
+	return true
+}
