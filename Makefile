@@ -4,7 +4,7 @@ GO      ?= go
 PYTHON  ?= python3
 BIN     := build/shoal
 PYLIB   := build/python
-VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo 0.1.0)
+TRITON  := build/triton-venv
 FUZZTIME ?= 20s
 ARGS    ?=
 
@@ -13,7 +13,7 @@ export CGO_ENABLED ?= 0
 
 .DEFAULT_GOAL := help
 .PHONY: help build run test test-go test-e2e runtime check race fuzz lint fmt golden generate install \
-	bench-size bench-triton bench-go clean
+	stress bench-size bench-triton bench-go clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,8 +64,7 @@ lint: ## gofumpt, vet, staticcheck, generated files fresh
 fmt: ## format the Go code
 	$(GO) tool -modfile=tools.mod gofumpt -w cmd internal bench
 
-golden: runtime $(PYLIB)/.done ## rewrite recorded answers; review the diff
-	$(GO) test ./... -update
+golden: runtime $(PYLIB)/.done ## rewrite the recorded curl transcripts; review the diff
 	UPDATE_GOLDEN=1 SHOAL=$(abspath $(BIN)) PYTHONPATH=$(abspath $(PYLIB)) $(PYTHON) -m pytest -q test/e2e
 
 generate: ## make the protocol's Go code from proto/ anew; fetches protoc through pip
@@ -77,6 +76,21 @@ generate: ## make the protocol's Go code from proto/ anew; fetches protoc throug
 install: build ## install shoal and a tritonserver link into PREFIX/bin (default /usr/local)
 	install -D $(BIN) $(or $(PREFIX),/usr/local)/bin/shoal
 	ln -sf shoal $(or $(PREFIX),/usr/local)/bin/tritonserver
+
+stress: ## a minute of submit, cancel, deadline, close and failure under the race detector
+	CGO_ENABLED=1 $(GO) test -race ./internal/sched -run Stress -stress 60s -v
+
+$(TRITON)/.done:
+	rm -rf $(TRITON)
+	$(PYTHON) -m venv $(TRITON)
+	$(TRITON)/bin/pip install --quiet --disable-pip-version-check nvidia-pytriton==0.7.0
+	touch $@
+
+bench-triton: runtime $(TRITON)/.done ## compare with a real tritonserver (ARGS adds flags)
+	$(GO) run ./bench/triton $(ARGS)
+
+bench-size: runtime $(TRITON)/.done ## start time, memory and binary beside a real tritonserver
+	$(GO) run ./bench/size $(ARGS)
 
 bench-go: runtime ## Go benchmarks beside the code
 	$(GO) test -run '^$$' -bench . -benchmem ./...
