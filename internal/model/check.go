@@ -19,26 +19,31 @@ func CheckGraph(cfg *modelpb.ModelConfig, g Graph) error {
 	}
 	known := slices.Concat(g.Inputs, g.Overridable)
 	for _, in := range cfg.Input {
-		if t := c.find("input", in, known); t != nil {
-			c.input(in, *t)
+		if t := c.find("input", in.Name, in.DataType, known); t != nil {
+			c.input(in, *t, g)
 		}
 	}
+	c.batchInputs(known)
 	for _, out := range cfg.Output {
-		if t := c.find("output", out, g.Outputs); t != nil && !scattered(cfg, out.Name) {
+		if t := c.find("output", out.Name, out.DataType, g.Outputs); t != nil && !scattered(cfg, out.Name) {
 			c.shape(*t, backendDims(out), true)
 		}
 	}
+	c.batchOutputs()
 	return p.err()
 }
 
 // requiredInputs returns how many of the graph's inputs the configuration
 // accounts for: its own and those that the server feeds.
 func requiredInputs(cfg *modelpb.ModelConfig) int {
-	n := len(cfg.BatchInput)
+	n := 0
 	for _, in := range cfg.Input {
 		if !in.Optional {
 			n++
 		}
+	}
+	for _, b := range cfg.BatchInput {
+		n += len(b.TargetName)
 	}
 	for _, in := range cfg.GetSequenceBatching().GetControlInput() {
 		n += len(in.Control)
@@ -69,27 +74,28 @@ type checker struct {
 }
 
 // find returns the graph's tensor of that name and checks its type.
-func (c checker) find(side string, t described, known []GraphTensor) *GraphTensor {
-	i := slices.IndexFunc(known, func(k GraphTensor) bool { return k.Name == t.GetName() })
+func (c checker) find(side, name string, typ modelpb.DataType, known []GraphTensor) *GraphTensor {
+	i := slices.IndexFunc(known, func(k GraphTensor) bool { return k.Name == name })
 	if i < 0 {
 		names := make([]string, len(known))
 		for i, k := range known {
 			names[i] = k.Name
 		}
 		slices.Sort(names)
-		c.p.add("unexpected inference %s '%s', allowed %ss are: %s", side, t.GetName(), side, strings.Join(names, ", "))
+		c.p.add("unexpected inference %s '%s', allowed %ss are: %s", side, name, side, strings.Join(names, ", "))
 		return nil
 	}
-	if want := tensor.Type(t.GetDataType()); want != known[i].Type {
+	if want := tensor.Type(typ); want != known[i].Type {
 		c.p.add("unable to load model '%s', configuration expects datatype %s for %s '%s', model provides %s",
-			c.cfg.Name, want.ConfigName(), side, t.GetName(), known[i].Type.ConfigName())
+			c.cfg.Name, want.ConfigName(), side, name, known[i].Type.ConfigName())
 	}
 	return &known[i]
 }
 
-func (c checker) input(in *modelpb.ModelInput, t GraphTensor) {
-	if in.Optional && c.cfg.MaxBatchSize > 0 {
-		c.p.add("unable to load model '%s', optional input '%s' is not supported for models that support batching", c.cfg.Name, in.Name)
+func (c checker) input(in *modelpb.ModelInput, t GraphTensor, g Graph) {
+	if in.Optional && slices.ContainsFunc(g.Inputs, func(t GraphTensor) bool { return t.Name == in.Name }) {
+		c.p.add("unable to load model '%s', optional input '%s' has no value in the model to stand for one that a request leaves out; "+
+			"give it an initializer of the same name, or make it required", c.cfg.Name, in.Name)
 	}
 	if !in.AllowRaggedBatch {
 		c.shape(t, backendDims(in), false)

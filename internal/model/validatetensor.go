@@ -153,12 +153,18 @@ func validateBatchIO(p *problems, cfg *modelpb.ModelConfig) {
 		}
 	}
 	for _, b := range cfg.BatchInput {
+		if _, known := modelpb.BatchInput_Kind_name[int32(b.Kind)]; !known {
+			p.add("unknown batch input kind '%s' for %s", b.Kind, cfg.Name)
+		}
 		sources("input", b.Kind.String(), b.SourceInput)
 		if b.DataType != modelpb.DataType_TYPE_INT32 && b.DataType != modelpb.DataType_TYPE_FP32 {
 			p.add("batch input data type must be TYPE_INT32 or TYPE_FP32 for %s", cfg.Name)
 		}
 	}
 	for _, b := range cfg.BatchOutput {
+		if _, known := modelpb.BatchOutput_Kind_name[int32(b.Kind)]; !known {
+			p.add("unknown batch output kind '%s' for %s", b.Kind, cfg.Name)
+		}
 		sources("output", b.Kind.String(), b.SourceInput)
 		seen := map[string]bool{}
 		for _, name := range b.TargetName {
