@@ -133,9 +133,6 @@ func (s *service) RepositoryModelLoad(ctx context.Context, req *pb.RepositoryMod
 			return nil, err
 		}
 	}
-	if len(req.GetParameters()) > 0 {
-		return nil, status.Errorf(status.Unsupported, "loading model '%s' with a configuration or files in the request is not supported; put them into the model repository", req.GetModelName())
-	}
 	if err := s.server.engine.Load(ctx, req.GetModelName()); err != nil {
 		return nil, err
 	}

@@ -182,7 +182,7 @@ func TestRepositoryCallsCheckTheirParameters(t *testing.T) {
 		{"unknown parameter", load("other", text), "unrecognized load parameter 'other'."},
 		{"config of the wrong type", load("config", &pb.ModelRepositoryParameter{}), "invalid value type for load parameter 'config', expected string_param."},
 		{"file of the wrong type", load("file:1/model.onnx", text), "invalid value type for load parameter 'file:1/model.onnx', expected bytes_param."},
-		{"config", load("config", text), "loading model 'm' with a configuration or files in the request is not supported; put them into the model repository"},
+		{"config", load("config", text), "explicit model load / unload is not allowed if polling is enabled"},
 		{"repository by name", named, "'repository_name' specification is not supported"},
 		{"unload_dependents of the wrong type", unload, "invalid value type for 'unload_dependents' parameter, expected bool_param."},
 	} {

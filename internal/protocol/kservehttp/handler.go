@@ -117,6 +117,10 @@ func (h *handler) dispatch(ctx *fasthttp.RequestCtx, c *conn) error {
 	if !ctx.Request.Header.IsHTTP11() && !isHTTP10(ctx) {
 		return errVersion
 	}
+	if twoLengths(&ctx.Request.Header) {
+		c.unread = true
+		return errTwoLengths
+	}
 	rt := parseRoute(ctx.Request.Header.RequestURI())
 	if rt.action == actNone {
 		return errNoRoute
@@ -151,6 +155,17 @@ func (h *handler) dispatch(ctx *fasthttp.RequestCtx, c *conn) error {
 		return h.load(ctx, c, rt)
 	}
 	return h.unload(ctx, c, rt)
+}
+
+// twoLengths reports whether a chunked request also has a Content-Length. A
+// proxy in front may have gone by the other one, and what it took for the next
+// request would be read as this one's body, or the reverse.
+func twoLengths(hdr *fasthttp.RequestHeader) bool {
+	if hdr.ContentLength() != -1 {
+		return false
+	}
+	_, both := rawValue(hdr.RawHeaders(), "content-length")
+	return both
 }
 
 // fail answers with an error. What the client is not told goes to the log.
@@ -216,7 +231,7 @@ func malformedAnswer(c *conn, err error) error {
 			return errHeaderInt("Content-Length", string(v))
 		}
 	}
-	return &httpError{status: 400, text: "bad request: " + strings.TrimPrefix(err.Error(), "error when reading request headers: ")}
+	return errMalformed
 }
 
 // rawValue returns the value of a header in the raw text of all.

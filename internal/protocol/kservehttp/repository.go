@@ -66,9 +66,7 @@ func (h *handler) load(ctx *fasthttp.RequestCtx, c *conn, rt route) error {
 	}
 	var bad error
 	err := h.jsonBody(ctx, c, parameters(func(s *scanner, name string) bool {
-		if name == "config" || strings.HasPrefix(name, "file:") {
-			bad = status.Errorf(status.Unsupported, "load parameter '%s' is not supported; change the model's files and load it without", name)
-		} else {
+		if name != "config" && !strings.HasPrefix(name, "file:") {
 			bad = status.Errorf(status.Internal, "unexpected error on creating Triton parameter")
 		}
 		return s.skip()

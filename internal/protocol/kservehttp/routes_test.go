@@ -245,7 +245,7 @@ func TestLoadAndUnloadAreRefused(t *testing.T) {
 		{"plain unload", "/v2/repository/models/var/unload", `{"parameters":{"unload_dependents":true}}`, 503, "explicit model load / unload is not allowed"},
 		{"named repository", "/v2/repository/r/models/var/load", "", 501, "'repository_name' specification is not supported"},
 		{"unknown parameter", "/v2/repository/models/var/load", `{"parameters":{"foo":"bar"}}`, 500, "unexpected error on creating Triton parameter"},
-		{"override", "/v2/repository/models/var/load", `{"parameters":{"config":"{}"}}`, 501, "load parameter 'config' is not supported"},
+		{"override", "/v2/repository/models/var/load", `{"parameters":{"config":"{}"}}`, 503, "explicit model load / unload is not allowed"},
 		{"broken JSON", "/v2/repository/models/var/load", `{x`, 500, "Missing a name for object member. at 1"},
 	} {
 		resp, body := exchange(t, addr, post(c.path, []byte(c.body)))
