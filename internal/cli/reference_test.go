@@ -1,0 +1,37 @@
+package cli
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write the reference anew")
+
+// TestReferenceIsFresh compares docs/serve.md with the flags as they are.
+func TestReferenceIsFresh(t *testing.T) {
+	const path = "../../docs/serve.md"
+	var help bytes.Buffer
+	root := newRoot()
+	root.SetArgs([]string{"serve", "--help"})
+	root.SetOut(&help)
+	if err := root.Execute(); err != nil {
+		t.Fatal(err)
+	}
+	got := "# shoal serve\n\nWhat `shoal serve --help` says; `go test ./internal/cli -update` writes it anew.\n\n```\n" + help.String() + "```\n"
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("docs/serve.md is stale; go test ./internal/cli -update mends it (-file +flags):\n%s", diff)
+	}
+}
