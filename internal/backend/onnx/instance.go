@@ -40,7 +40,7 @@ func (in *instance) Run(b *infer.Batch) error {
 	if limit := in.model.sig.MaxBatch; limit > 0 && rows > limit || limit == 0 && len(in.live) > 1 {
 		return status.Errorf(status.Internal, "batch size %d for '%s', max allowed is %d", rows, in.model.sig.Name, max(limit, 1))
 	}
-	p, err := in.planFor(in.live[0], rows)
+	p, err := in.planFor(in.live, rows)
 	if err != nil {
 		return in.fault(err)
 	}
@@ -52,7 +52,7 @@ func (in *instance) Run(b *infer.Batch) error {
 	err = in.execute(p, s, rows)
 	b.Times.OutputsOut = in.now()
 	if err == nil {
-		err = s.read(rows)
+		err = s.read(in.live, rows)
 	}
 	if err != nil {
 		in.slots.put(s)
@@ -107,7 +107,12 @@ func (in *instance) check(r *infer.Request) error {
 			return err
 		}
 	}
-	if len(in.live) > 0 && !sameShapes(in.live[0], r) {
+	for _, i := range m.sources {
+		if inputOf(r, i) == nil {
+			return status.Errorf(status.Internal, "BUG: a request to model '%s' has no input '%s'", m.sig.Name, m.inputs[i].Name)
+		}
+	}
+	if len(in.live) > 0 && !m.sameShapes(in.live[0], r) {
 		return status.Errorf(status.Internal, "the request's input shapes differ from those of the others in its batch for model '%s'", m.sig.Name)
 	}
 	return nil
@@ -132,15 +137,18 @@ func (in *instance) checkInput(x *port, input *infer.Input, rows int) error {
 	return nil
 }
 
-// sameShapes reports whether two requests may lie in one tensor: the same
-// inputs, whose shapes differ in the batch dimension only.
-func sameShapes(a, b *infer.Request) bool {
+// sameShapes reports whether two requests may run together: the same inputs,
+// whose shapes differ in the batch dimension only, unless they are ragged.
+func (m *loaded) sameShapes(a, b *infer.Request) bool {
 	if len(a.Inputs) != len(b.Inputs) {
 		return false
 	}
 	for i := range a.Inputs {
 		x, y := &a.Inputs[i], &b.Inputs[i]
-		if x.Index != y.Index || len(x.Shape) != len(y.Shape) || len(x.Shape) > 0 && !x.Shape[1:].Equal(y.Shape[1:]) {
+		if x.Index != y.Index || len(x.Shape) != len(y.Shape) {
+			return false
+		}
+		if len(x.Shape) > 0 && !x.Shape[1:].Equal(y.Shape[1:]) && !m.inputs[x.Index].Ragged {
 			return false
 		}
 	}

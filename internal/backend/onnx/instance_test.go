@@ -180,6 +180,44 @@ func TestAnOptionalInputMayBeLeftOut(t *testing.T) {
 	}
 }
 
+func TestAnOptionalInputOfABatchIsGatheredOrLeftOut(t *testing.T) {
+	m := onnxtest.Model{
+		Inputs:       []onnxtest.Tensor{{Name: "W", Type: tensor.FP32, Dims: []any{"N", 2}}, {Name: "IN", Type: tensor.FP32, Dims: []any{"N", 2}}},
+		Outputs:      []onnxtest.Tensor{{Name: "OUT", Type: tensor.FP32, Dims: []any{"N", 2}}},
+		Nodes:        []onnxtest.Node{onnxtest.NodeOf("Add", []string{"IN", "W"}, "OUT")},
+		Initializers: []onnxtest.Initializer{{Name: "W", Type: tensor.FP32, Dims: []int64{1, 2}, Raw: onnxtest.Floats(10, 20)}},
+	}
+	in := start(t, m, `max_batch_size: 4 input { name: "W" data_type: TYPE_FP32 dims: 2 optional: true }
+		input { name: "IN" data_type: TYPE_FP32 dims: 2 } output { name: "OUT" data_type: TYPE_FP32 dims: 2 }`)
+	row := func(index int, values ...float32) arg {
+		return arg{index, tensor.FP32, tensor.Shape{int64(len(values) / 2), 2}, [][]byte{onnxtest.Floats(values...)}}
+	}
+	for range 2 {
+		for _, c := range []struct {
+			a, b         *infer.Request
+			first, other []byte
+		}{
+			{request(1, row(1, 1, 2)), request(2, row(1, 3, 4, 5, 6)), onnxtest.Floats(11, 22), onnxtest.Floats(13, 24, 15, 26)},
+			{request(1, row(0, 100, 200), row(1, 1, 2)), request(1, row(0, 300, 400), row(1, 3, 4)), onnxtest.Floats(101, 202), onnxtest.Floats(303, 404)},
+		} {
+			if _, err := run(in, c.a, c.b); err != nil || c.a.Err != nil || c.b.Err != nil {
+				t.Fatal(err, c.a.Err, c.b.Err)
+			}
+			if got, other := result(t, c.a, "OUT").Data, result(t, c.b, "OUT").Data; string(got) != string(c.first) || string(other) != string(c.other) {
+				t.Errorf("got %x and %x, want %x and %x", got, other, c.first, c.other)
+			}
+			c.a.Release()
+			c.b.Release()
+		}
+	}
+	with, without := request(1, row(0, 100, 200), row(1, 1, 2)), request(1, row(1, 1, 2))
+	if _, err := run(in, with, without); err != nil || with.Err != nil || without.Err == nil {
+		t.Errorf("one with and one without: got %v, %v and %v, want only the last to fail", err, with.Err, without.Err)
+	}
+	with.Release()
+	without.Release()
+}
+
 func TestRequestsThatCannotShareATensorFailAlone(t *testing.T) {
 	in := start(t, onnxtest.Identity(tensor.FP32, "any"), `max_batch_size: 8`)
 	ok := request(1, arg{0, tensor.FP32, tensor.Shape{1, 2}, [][]byte{onnxtest.Floats(1, 2)}})

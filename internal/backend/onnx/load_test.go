@@ -150,8 +150,16 @@ func TestAModelIsRefusedWithItsReason(t *testing.T) {
 			"a wrong type", identity, `max_batch_size: 2 input { name: "IN" data_type: TYPE_INT32 dims: 2 } output { name: "OUT" data_type: TYPE_FP32 dims: 2 }`,
 			status.InvalidArgument, "configuration expects datatype TYPE_INT32 for input 'IN', model provides TYPE_FP32",
 		},
-		{"a batch input", identity, `max_batch_size: 2 batch_input { target_name: "X" data_type: TYPE_FP32 source_input: "IN" } ` +
-			`input { name: "IN" data_type: TYPE_FP32 dims: 2 } output { name: "OUT" data_type: TYPE_FP32 dims: 2 }`, status.Unsupported, "batch_input is not supported yet"},
+		{
+			"a batch input that the model lacks", identity, `max_batch_size: 2 batch_input { target_name: "X" data_type: TYPE_FP32 source_input: "IN" } ` +
+				`input { name: "IN" data_type: TYPE_FP32 dims: 2 } output { name: "OUT" data_type: TYPE_FP32 dims: 2 }`,
+			status.InvalidArgument, "unexpected inference input 'X', allowed inputs are: IN",
+		},
+		{
+			"a ragged input that the model has rows of", identity, `max_batch_size: 2 ` +
+				`input { name: "IN" data_type: TYPE_FP32 dims: 2 allow_ragged_batch: true } output { name: "OUT" data_type: TYPE_FP32 dims: 2 }`,
+			status.InvalidArgument, "configuration expects model provides input with shape [-1]  for ragged input 'IN', model provides [-1,2]",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if strings.Contains(c.name, "GPU") && hasCUDA(t) {

@@ -22,7 +22,9 @@ type loaded struct {
 	sig         *model.Signature
 	inputs      []port
 	outputs     []port
-	inputNames  *ort.Names
+	batchInputs []batchInput
+	sources     []int      // the inputs that batch inputs and outputs are made by
+	inputNames  *ort.Names // with those of the batch inputs behind
 	outputNames *ort.Names
 	runOptions  *ort.RunOptions // nil when there are none
 	// The memory that a batch of the largest size needs, as far as the
@@ -48,9 +50,6 @@ type usedSession struct {
 
 // Open implements backend.Backend.
 func (b *Backend) Open(ctx context.Context, src backend.Source, cfg *modelpb.ModelConfig, sig *model.Signature) (backend.Model, error) {
-	if err := unsupported(cfg); err != nil {
-		return nil, err
-	}
 	o, err := b.opening(src, cfg)
 	if err != nil {
 		return nil, err
@@ -70,22 +69,6 @@ func (b *Backend) Open(ctx context.Context, src backend.Source, cfg *modelpb.Mod
 	return m, ctx.Err()
 }
 
-// unsupported refuses what would give wrong answers if it were passed over.
-func unsupported(cfg *modelpb.ModelConfig) error {
-	switch {
-	case len(cfg.GetBatchInput()) > 0:
-		return status.Errorf(status.Unsupported, "model '%s': batch_input is not supported yet", cfg.GetName())
-	case len(cfg.GetBatchOutput()) > 0:
-		return status.Errorf(status.Unsupported, "model '%s': batch_output is not supported yet", cfg.GetName())
-	}
-	for _, in := range cfg.GetInput() {
-		if in.GetAllowRaggedBatch() {
-			return status.Errorf(status.Unsupported, "model '%s': allow_ragged_batch of input '%s' is not supported yet", cfg.GetName(), in.GetName())
-		}
-	}
-	return nil
-}
-
 // prepare holds the configuration against the graph and works out what every
 // run needs.
 func (m *loaded) prepare(s *ort.Session) error {
@@ -103,10 +86,22 @@ func (m *loaded) prepare(s *ort.Session) error {
 		m.inputs = append(m.inputs, newPort(t, batched, rankOf(inputs, t.Name)))
 		names[0] = append(names[0], t.Name)
 	}
+	m.batchInputs = batchInputs(m.cfg, m.sig)
+	for _, b := range m.batchInputs {
+		names[0], m.sources = append(names[0], b.name), append(m.sources, b.source)
+	}
+	scatters := scatters(m.cfg, m.sig, m.inputs)
 	for _, t := range m.sig.Outputs {
-		m.outputs = append(m.outputs, newPort(t, batched, rankOf(g.Outputs, t.Name)))
+		x := newPort(t, batched, rankOf(g.Outputs, t.Name))
+		if s := scatters[t.Name]; s != nil {
+			x = newPort(t, batched, -1) // what shape the graph has for it does not matter
+			x.scatter, m.sources = s, append(m.sources, s.input)
+		}
+		m.outputs = append(m.outputs, x)
 		names[1] = append(names[1], t.Name)
 	}
+	slices.Sort(m.sources)
+	m.sources = slices.Compact(m.sources)
 	m.inputNames, m.outputNames = ort.NewNames(names[0]), ort.NewNames(names[1])
 	m.inputBytes, m.outputBytes = fixedBytes(m.inputs, m.sig.MaxBatch), fixedBytes(m.outputs, m.sig.MaxBatch)
 	m.unbound = make([]atomic.Bool, len(m.outputs))

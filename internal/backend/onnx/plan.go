@@ -19,13 +19,15 @@ type plan struct {
 	key    []int64
 	names  *ort.Names
 	inputs []planned // the inputs that are present, in the signature's order
+	made   []planned // the batch inputs
 	values []ort.Value
 	size   int // how much of the arena it uses
 }
 
 // A planned is the place of one input in a plan.
 type planned struct {
-	port   *port
+	port   *port // for a batch input its source
+	batch  *batchInput
 	place  int // the input's place in each request's Inputs
 	offset int
 	size   int
@@ -37,22 +39,42 @@ const maxPlans = 64
 
 var seed = maphash.MakeSeed()
 
-// shapeKey appends to key what tells one set of input shapes from another. An
-// absent optional input is -1, which no rank is.
-func shapeKey(key []int64, inputs []port, r *infer.Request, rows int) []int64 {
-	present := r.Inputs
-	for i := range inputs {
+// shapeKey appends to key what tells one set of input shapes from another: the
+// rank and dimensions that each tensor has for the graph, those of batch inputs
+// last. An absent optional input is -1, which no rank is.
+func (m *loaded) shapeKey(key []int64, requests []*infer.Request, rows int) []int64 {
+	present := requests[0].Inputs
+	for i := range m.inputs {
 		if len(present) == 0 || present[0].Index != i {
 			key = append(key, -1)
 			continue
 		}
 		at := len(key)
 		key = append(key, 0)
-		key = inputs[i].graphShape(key, present[0].Shape, rows)
+		if m.inputs[i].Ragged {
+			key = append(key, totalElements(requests, i))
+		} else {
+			key = m.inputs[i].graphShape(key, present[0].Shape, rows)
+		}
 		key[at] = int64(len(key) - at - 1)
 		present = present[1:]
 	}
+	for i := range m.batchInputs {
+		b := &m.batchInputs[i]
+		at := len(key)
+		key = append(key, 0)
+		key = b.shape(key, &m.inputs[b.source], requests, rows)
+		key[at] = int64(len(key) - at - 1)
+	}
 	return key
+}
+
+// totalElements returns what the requests have in a ragged input together.
+func totalElements(requests []*infer.Request, index int) (n int64) {
+	for _, r := range requests {
+		n += elementsOf(r, index)
+	}
+	return n
 }
 
 func hashKey(key []int64) uint64 {
@@ -62,10 +84,10 @@ func hashKey(key []int64) uint64 {
 	return maphash.Bytes(seed, unsafe.Slice((*byte)(unsafe.Pointer(&key[0])), 8*len(key)))
 }
 
-// planFor returns the plan for requests shaped like r with so many rows
-// together, from the cache or new.
-func (in *instance) planFor(r *infer.Request, rows int) (*plan, error) {
-	in.key = shapeKey(in.key[:0], in.model.inputs, r, rows)
+// planFor returns the plan for requests with so many rows together, from the
+// cache or new.
+func (in *instance) planFor(requests []*infer.Request, rows int) (*plan, error) {
+	in.key = in.model.shapeKey(in.key[:0], requests, rows)
 	p := in.cachedPlan()
 	if p != nil && in.arena.use(p.size) {
 		return p, nil
@@ -96,24 +118,8 @@ func (in *instance) cachedPlan() *plan {
 // newPlan lays out the arena for the shapes in in.key and makes the tensors.
 func (in *instance) newPlan() (*plan, error) {
 	p := &plan{hash: hashKey(in.key), key: slices.Clone(in.key), names: in.model.inputNames}
-	shapes := make([]tensor.Shape, 0, len(in.model.inputs))
-	var names []string
-	rest := p.key
-	for i := range in.model.inputs {
-		rank := rest[0]
-		rest = rest[1:]
-		if rank < 0 {
-			continue
-		}
-		x := &in.model.inputs[i]
-		shape := tensor.Shape(rest[:rank])
-		rest = rest[rank:]
-		size, _ := shape.Bytes(x.Type) // none for strings, which ONNX Runtime keeps
-		p.inputs = append(p.inputs, planned{port: x, place: len(p.inputs), offset: p.size, size: int(size)})
-		p.size = align(p.size + int(size))
-		shapes, names = append(shapes, shape), append(names, x.Name)
-	}
-	if len(names) < len(in.model.inputs) {
+	shapes, names := in.model.lay(p)
+	if len(names) < p.names.Len() {
 		p.names = ort.NewNames(names)
 	}
 	if !in.arena.use(p.size) {
@@ -123,7 +129,7 @@ func (in *instance) newPlan() (*plan, error) {
 		}
 	}
 	for i, shape := range shapes {
-		v, err := in.newInput(&p.inputs[i], shape)
+		v, err := in.newInput(p.at(i), shape)
 		if err != nil {
 			p.release(in.model.lib)
 			return nil, err
@@ -138,11 +144,58 @@ func (in *instance) newPlan() (*plan, error) {
 	return p, nil
 }
 
+// lay gives each tensor of the plan's key its place in the arena and returns
+// their shapes and names.
+func (m *loaded) lay(p *plan) (shapes []tensor.Shape, names []string) {
+	rest := p.key
+	for i := range m.inputs {
+		if rest[0] < 0 {
+			rest = rest[1:]
+			continue
+		}
+		x := &m.inputs[i]
+		at := planned{port: x, place: len(p.inputs)}
+		shapes, names = append(shapes, at.lay(p, x.Type, &rest)), append(names, x.Name)
+		p.inputs = append(p.inputs, at)
+	}
+	for i := range m.batchInputs {
+		b := &m.batchInputs[i]
+		at := planned{port: &m.inputs[b.source], batch: b}
+		shapes, names = append(shapes, at.lay(p, b.typ, &rest)), append(names, b.name)
+		p.made = append(p.made, at)
+	}
+	return shapes, names
+}
+
+// lay takes a shape off the rest of a key and gives it the next place in the
+// plan.
+func (at *planned) lay(p *plan, t tensor.Type, rest *[]int64) tensor.Shape {
+	rank := (*rest)[0]
+	shape := tensor.Shape((*rest)[1 : 1+rank])
+	*rest = (*rest)[1+rank:]
+	size, _ := shape.Bytes(t) // none for strings, which ONNX Runtime keeps
+	at.offset, at.size = p.size, int(size)
+	p.size = align(p.size + at.size)
+	return shape
+}
+
+// at returns the place of the i-th of the plan's values.
+func (p *plan) at(i int) *planned {
+	if i < len(p.inputs) {
+		return &p.inputs[i]
+	}
+	return &p.made[i-len(p.inputs)]
+}
+
 func (in *instance) newInput(at *planned, shape tensor.Shape) (ort.Value, error) {
-	if at.port.Type == tensor.Bytes {
+	t := at.port.Type
+	if at.batch != nil {
+		t = at.batch.typ
+	}
+	if t == tensor.Bytes {
 		return in.model.lib.NewOwnTensor(tensor.Bytes, shape)
 	}
-	return in.model.lib.NewTensor(at.port.Type, shape, in.arena.address(at.offset), at.size)
+	return in.model.lib.NewTensor(t, shape, in.arena.address(at.offset), at.size)
 }
 
 // release frees the plan's tensors.
@@ -162,7 +215,8 @@ func (in *instance) dropPlans() {
 }
 
 // gather copies the requests' inputs to where the plan has them: the one copy
-// that a tensor makes on its way from the socket to the model.
+// that a tensor makes on its way from the socket to the model. Ragged ones need
+// nothing more than to lie end to end, as the others do.
 func (in *instance) gather(p *plan, requests []*infer.Request) error {
 	for i := range p.inputs {
 		at := &p.inputs[i]
@@ -184,6 +238,25 @@ func (in *instance) gather(p *plan, requests []*infer.Request) error {
 			return errReshape(at.port)
 		}
 	}
+	for i := range p.made {
+		if err := in.makeInput(&p.made[i], requests); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// makeInput fills in a batch input.
+func (in *instance) makeInput(at *planned, requests []*infer.Request) error {
+	dst := in.arena.mem[at.offset : at.offset+at.size : at.offset+at.size]
+	made, err := at.batch.fill(dst[:0], at.port, requests)
+	if err != nil {
+		return err
+	}
+	if len(made) > len(dst) {
+		return status.Errorf(status.Internal, "BUG: batch input '%s' has %d bytes, want %d", at.batch.name, len(made), len(dst))
+	}
+	clear(dst[len(made):]) // what lies there is an earlier client's
 	return nil
 }
 

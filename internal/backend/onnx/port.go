@@ -13,8 +13,11 @@ type port struct {
 	model.Tensor
 	batched bool // both shapes have the batch dimension in front
 	scalar  bool // the graph has no dimensions where the configuration has [1]
-	// inner is the graph's shape without the batch dimension.
+	// inner is the graph's shape without the batch dimension; for a ragged
+	// input, which the graph has without any, that of a request's part.
 	inner tensor.Shape
+	// scatter is for an output that batch_output names; nil for all others.
+	scatter *scatter
 }
 
 // newPort returns the port of a tensor for which the graph has that rank.
@@ -99,7 +102,7 @@ func substitute(dst, pattern, from, shape tensor.Shape) tensor.Shape {
 
 // bindable reports whether an output's shape is known from the number of rows
 // alone, so that its memory can be laid out before the run.
-func (x *port) bindable() bool { return x.Type != tensor.Bytes && x.inner.Fixed() }
+func (x *port) bindable() bool { return x.Type != tensor.Bytes && x.inner.Fixed() && x.scatter == nil }
 
 // graphOf says what a session's tensors are, in the form of a model's graph.
 func graphOf(infos []ort.TensorInfo) ([]model.GraphTensor, error) {

@@ -37,6 +37,11 @@ type output struct {
 	// For strings: where each element begins in data, and data's memory.
 	begins []uint64
 	text   []byte
+
+	// For a scattered output: the shape of each request's part, one after the
+	// other, and the element with which each begins, and the last ends.
+	shapes tensor.Shape
+	starts []int
 }
 
 // An outputSet is how the outputs of a batch of so many rows lie in a slot's
@@ -164,19 +169,19 @@ func (s *slot) dropSets() {
 }
 
 // read notes what the run gave for the outputs that ONNX Runtime allocated.
-func (s *slot) read(rows int) error {
+func (s *slot) read(requests []*infer.Request, rows int) error {
 	for i, owned := range s.owned {
 		if !owned {
 			continue
 		}
-		if err := s.readOwned(i, rows); err != nil {
+		if err := s.readOwned(i, requests, rows); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *slot) readOwned(i, rows int) error {
+func (s *slot) readOwned(i int, requests []*infer.Request, rows int) error {
 	x, o, v := &s.model.outputs[i], &s.outs[i], s.values[i]
 	t, dims, err := s.call.Describe(v, s.dims[:0])
 	if err != nil {
@@ -186,12 +191,17 @@ func (s *slot) readOwned(i, rows int) error {
 	if t != x.Type {
 		return status.Errorf(status.Internal, "output '%s' has data type %s, but its configuration says %s", x.Name, t.ConfigName(), x.Type.ConfigName())
 	}
-	if o.shape, err = x.clientShape(o.shape[:0], dims, rows); err != nil {
-		return err
-	}
 	elements, ok := dims.Elements()
 	if !ok {
 		return status.Errorf(status.Internal, "output '%s' has shape %s, which is no size", x.Name, dims)
+	}
+	if x.scatter != nil {
+		err = x.scatter.cut(o, x, requests, elements)
+	} else {
+		o.shape, err = x.clientShape(o.shape[:0], dims, rows)
+	}
+	if err != nil {
+		return err
 	}
 	if t == tensor.Bytes {
 		return s.readStrings(o, v, elements)
@@ -218,24 +228,29 @@ func (o *output) slice(from, to, rows int) []byte {
 	return o.data[from*per : to*per]
 }
 
+// A share is the part of a batch that is one request's: the n-th, with rows
+// [from, to) of so many.
+type share struct{ n, from, to, rows int }
+
 // hand gives each request its rows of the outputs that it wants. The slot is
 // released when the last response is.
 func (s *slot) hand(requests []*infer.Request, rows int) {
 	s.refs.Store(int32(len(requests)))
 	from := 0
-	for _, r := range requests {
+	for n, r := range requests {
 		to := rows
 		if len(requests) > 1 {
 			to = from + r.Rows
 		}
+		part := share{n, from, to, rows}
 		if len(r.Outputs) == 0 {
 			for i := range s.outs {
-				s.add(r, i, from, to, rows)
+				s.add(r, i, part)
 			}
 		}
 		for j := range r.Outputs {
 			if i := s.model.sig.Output(r.Outputs[j].Name); i >= 0 {
-				s.add(r, i, from, to, rows)
+				s.add(r, i, part)
 			}
 		}
 		r.Response.Own(s)
@@ -243,18 +258,22 @@ func (s *slot) hand(requests []*infer.Request, rows int) {
 	}
 }
 
-func (s *slot) add(r *infer.Request, i, from, to, rows int) {
+func (s *slot) add(r *infer.Request, i int, part share) {
 	x, o := &s.model.outputs[i], &s.set.outs[i]
 	if s.owned[i] {
 		o = &s.outs[i]
 	}
 	out := r.Response.AddOutput()
 	out.Name, out.Type, out.Index = x.Name, x.Type, i
+	if x.scatter != nil {
+		o.scattered(out, part.n)
+		return
+	}
 	out.Shape = append(out.Shape[:0], o.shape...)
 	if x.batched {
-		out.Shape[0] = int64(to - from)
+		out.Shape[0] = int64(part.to - part.from)
 	}
-	out.Data = o.slice(from, to, rows)
+	out.Data = o.slice(part.from, part.to, part.rows)
 }
 
 // Release implements infer.Releaser: one response less.
