@@ -44,6 +44,11 @@ func (g *flagGroup) number(p *int, name string, value int, help string) {
 	g.note(name)
 }
 
+func (g *flagGroup) decimal(p *float64, name string, value float64, help string) {
+	g.set.Float64Var(p, name, value, help)
+	g.note(name)
+}
+
 func (g *flagGroup) size(p *int64, name string, value int64, help string) {
 	g.set.Int64Var(p, name, value, help)
 	g.note(name)

@@ -172,9 +172,16 @@ func millis(n int) time.Duration  { return time.Duration(n) * time.Millisecond }
 func seconds(n int) time.Duration { return time.Duration(n) * time.Second }
 
 func (f *serveFlags) startMetrics(l *life, e *engine.Engine, ln net.Listener) (front, error) {
-	s := &http.Server{Handler: metrics.NewHandler(e, l.log), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
+	m := metrics.Start(metrics.Options{
+		Settings: f.metrics.settings, CPU: f.metrics.cpu, Log: l.log,
+		Interval: time.Duration(f.metrics.interval * float64(time.Millisecond)),
+	}, e)
+	s := &http.Server{Handler: m, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
 	l.serve("metrics", s, ln)
-	return front{"metrics", s.Shutdown}, nil
+	return front{"metrics", func(ctx context.Context) error {
+		defer m.Close()
+		return s.Shutdown(ctx)
+	}}, nil
 }
 
 // startPprof serves profiles of the process, when they are asked for.

@@ -72,7 +72,8 @@ func serve(f *serveFlags, stdout, stderr io.Writer) error {
 	e := engine.New(engine.Options{
 		Name: f.id, Version: Version, Repositories: f.repositories, Backends: backends,
 		ConfigName: f.configName, NoAutoComplete: f.noAutoComplete || f.strictConfig,
-		LooseReadiness: !f.strictReady, Limiter: limiter, LoadThreads: f.loadThreads, Log: log,
+		LooseReadiness: !f.strictReady, Limiter: limiter, LoadThreads: f.loadThreads,
+		ComputeTimes: f.metrics.settings.Summaries, Log: log,
 	})
 	life := startLife(log, time.Duration(f.exitTimeout)*time.Second)
 	defer life.end()

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"shoal/internal/metrics"
 )
 
 // serveDefaults are what differs between `shoal serve` and `tritonserver`.
@@ -84,9 +86,14 @@ type grpcFlags struct {
 }
 
 type metricsFlags struct {
-	allow   bool
-	address string
-	port    int
+	allow    bool
+	address  string
+	port     int
+	cpu      bool
+	interval float64
+	config   []string
+
+	settings metrics.Settings // of config, by check
 }
 
 func (f *serveFlags) add(cmd *cobra.Command, def serveDefaults) {
@@ -115,7 +122,7 @@ func (f *serveFlags) add(cmd *cobra.Command, def serveDefaults) {
 	g.number(&f.exitTimeout, "exit-timeout-secs", 30, "how long requests in flight may take to end after SIGTERM or SIGINT")
 	g.text(&f.pprof, "pprof-address", "", "serve Go's profiles under /debug/pprof on this `host:port`; off when empty")
 	g.ignored("http-thread-count", "grpc-infer-thread-count", "grpc-infer-allocation-pool-size", "grpc-max-response-pool-size",
-		"metrics-interval-ms", "allow-gpu-metrics", "allow-cpu-metrics", "backend-directory", "cache-directory", "repoagent-directory",
+		"allow-gpu-metrics", "backend-directory", "cache-directory", "repoagent-directory",
 		"pinned-memory-pool-byte-size", "cuda-memory-pool-byte-size", "min-supported-compute-capability", "buffer-manager-thread-count",
 		"enable-peer-access", "model-load-gpu-limit", "repository-poll-secs")
 }
@@ -164,7 +171,24 @@ func (f *metricsFlags) add(g *flagGroup) {
 	g.truth(&f.allow, "allow-metrics", true, "serve Prometheus metrics under /metrics")
 	g.text(&f.address, "metrics-address", "", "`host` to listen on, or unix:///path of a socket; empty is that of HTTP")
 	g.number(&f.port, "metrics-port", 8002, "0 lets the system choose; the log tells")
+	g.truth(&f.cpu, "allow-cpu-metrics", true, "have the machine's processor and memory use among the metrics")
+	g.decimal(&f.interval, "metrics-interval-ms", 2000, "how often these are read, in `milliseconds`; the models' metrics are always live")
+	g.texts(&f.config, "metrics-config", "`setting` of the metrics, name=value: counter_latencies (true), histogram_latencies (false), summary_latencies (false),\nsummary_quantiles (0.5:0.05,0.9:0.01,0.95:0.001,0.99:0.001,0.999:0.001)")
 }
+
+// check finds faults in the values.
+func (f *metricsFlags) check() (err error) {
+	if !(f.interval >= 1 && f.interval <= maxInterval) {
+		return fmt.Errorf("--metrics-interval-ms is %v, want 1 to %v", f.interval, maxInterval)
+	}
+	if f.settings, err = metrics.ParseSettings(f.config); err != nil {
+		return fmt.Errorf("--metrics-config: %w", err)
+	}
+	return nil
+}
+
+// maxInterval is a day, in milliseconds.
+const maxInterval = 24 * 60 * 60 * 1000
 
 // check finds faults that only several flags together show.
 func (f *serveFlags) check() error {
@@ -181,6 +205,9 @@ func (f *serveFlags) check() error {
 	}
 	if f.exitTimeout < 0 {
 		errs = append(errs, fmt.Errorf("--exit-timeout-secs is %d, want 0 or more", f.exitTimeout))
+	}
+	if err := f.metrics.check(); err != nil {
+		errs = append(errs, err)
 	}
 	if !f.http.allow && !f.grpc.allow {
 		errs = append(errs, errors.New("--allow-http and --allow-grpc are both false: nothing could ask this server for anything"))

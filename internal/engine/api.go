@@ -74,6 +74,7 @@ type Statistics struct {
 
 	Instances, Busy int
 	LoadDuration    time.Duration
+	Loaded          time.Time // when it became ready; another means other counters
 
 	Distributions
 }

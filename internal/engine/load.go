@@ -181,7 +181,8 @@ func (e *Engine) open(ctx context.Context, src repository.Entry, n int64, cfg *m
 	if v.sched, err = startScheduler(cfg, sig, v.instances, &v.stats); err != nil {
 		return nil, err
 	}
-	v.loadDuration = time.Since(begin)
+	v.loaded = time.Now()
+	v.loadDuration = v.loaded.Sub(begin)
 	return v, nil
 }
 

@@ -173,7 +173,7 @@ func (v *Version) snapshot() Statistics {
 		Fail:     Duration{s.fail.Load(), s.failNs.Load()},
 		Failures: make(map[string]uint64, failCount),
 		Pending:  s.pending.Load(), Refused: s.refused.Load(),
-		Instances: len(v.instances), Busy: int(s.busy.Load()), LoadDuration: v.loadDuration,
+		Instances: len(v.instances), Busy: int(s.busy.Load()), Loaded: v.loaded, LoadDuration: v.loadDuration,
 	}
 	computed := s.computed.Load()
 	out.ComputeInput = Duration{computed, s.inputNs.Load()}

@@ -28,6 +28,7 @@ type Version struct {
 	sched     sched.Scheduler
 	stats     stats
 
+	loaded       time.Time
 	loadDuration time.Duration
 
 	// refs counts the requests that use the version, and the engine itself.

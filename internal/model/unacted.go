@@ -32,13 +32,11 @@ var unacted = []string{
 	"instance_group.host_policy",
 
 	"cc_model_filenames",
-	"metric_tags",
 	"model_warmup",
 	"model_operations",
 	"model_transaction_policy.decoupled",
 	"model_repository_agents",
 	"response_cache.enable",
-	"model_metrics",
 }
 
 // Unacted returns the paths of the fields that cfg sets and that Shoal does

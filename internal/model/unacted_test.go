@@ -22,7 +22,7 @@ func TestUnactedNamesWhatIsSet(t *testing.T) {
 		{"a switch that is off", `response_cache { enable: false } model_transaction_policy { }`, nil},
 		{"only the groups that set it", `instance_group [ { }, { passive: true host_policy: "x" } ]`, []string{"instance_group[1].passive", "instance_group[1].host_policy"}},
 		{"a part of a message that is acted on", `optimization { graph { level: 1 } cuda { graphs: true } }`, []string{"optimization.cuda"}},
-		{"a map", `metric_tags { key: "a" value: "b" }`, []string{"metric_tags"}},
+		{"a map", `cc_model_filenames { key: "a" value: "b" }`, []string{"cc_model_filenames"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if diff := cmp.Diff(c.want, Unacted(config(t, c.text))); diff != "" {
@@ -41,6 +41,7 @@ func TestEveryFieldIsActedOnOrNamed(t *testing.T) {
 		"output.name", "output.data_type", "output.dims", "output.reshape", "output.label_filename",
 		"instance_group.name", "instance_group.kind", "instance_group.count", "instance_group.gpus", "instance_group.rate_limiter",
 		"optimization.graph", "optimization.execution_accelerators", "dynamic_batching",
+		"metric_tags", "model_metrics",
 		// Where tensors lie is the backend's business here; the fields are
 		// always set, because their default is to be on.
 		"optimization.input_pinned_memory", "optimization.output_pinned_memory",

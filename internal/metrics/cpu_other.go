@@ -1,0 +1,8 @@
+//go:build !linux
+
+package metrics
+
+import "errors"
+
+// machine is not told of here, as in Triton.
+func machine() (machineState, error) { return machineState{}, errors.ErrUnsupported }

@@ -1,0 +1,130 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"shoal/internal/engine"
+	"shoal/internal/infer"
+)
+
+// modelCollector makes metrics of the engine's counters at each scrape. A model
+// that is unloaded is not among them any more, and its series are gone.
+type modelCollector struct {
+	src      Source
+	settings Settings
+	windows  *windows // nil without summaries
+}
+
+// A number is a family with one value for each version.
+type number struct {
+	*family
+	value func(*engine.Statistics) float64
+}
+
+func newNumber(name, help string, kind dto.MetricType, value func(*engine.Statistics) float64) number {
+	return number{newFamily(name, help, kind), value}
+}
+
+func micros(d engine.Duration) float64 { return float64(d.Ns / 1000) }
+
+// counts are the counters that are there, at zero, even when latency counters
+// are turned off: so it is in Triton.
+var counts = []number{
+	newNumber("nv_inference_request_success", "Number of successful inference requests, all batch sizes", counter,
+		func(s *engine.Statistics) float64 { return float64(s.Success.Count) }),
+	newNumber("nv_inference_count", "Number of inferences performed (does not include cached requests)", counter,
+		func(s *engine.Statistics) float64 { return float64(s.InferenceCount) }),
+	newNumber("nv_inference_exec_count", "Number of model executions performed (does not include cached requests)", counter,
+		func(s *engine.Statistics) float64 { return float64(s.ExecutionCount) }),
+}
+
+// latencies are the counters that are not.
+var latencies = []number{
+	newNumber("nv_inference_request_duration_us", "Cumulative inference request duration in microseconds (includes cached requests)", counter,
+		func(s *engine.Statistics) float64 { return micros(s.Success) }),
+	newNumber("nv_inference_queue_duration_us", "Cumulative inference queuing duration in microseconds (includes cached requests)", counter,
+		func(s *engine.Statistics) float64 { return micros(s.Queue) }),
+	newNumber("nv_inference_compute_input_duration_us", "Cumulative compute input duration in microseconds (does not include cached requests)", counter,
+		func(s *engine.Statistics) float64 { return micros(s.ComputeInput) }),
+	newNumber("nv_inference_compute_infer_duration_us", "Cumulative compute inference duration in microseconds (does not include cached requests)", counter,
+		func(s *engine.Statistics) float64 { return micros(s.ComputeInfer) }),
+	newNumber("nv_inference_compute_output_duration_us", "Cumulative inference compute output duration in microseconds (does not include cached requests)", counter,
+		func(s *engine.Statistics) float64 { return micros(s.ComputeOutput) }),
+}
+
+// always are there whatever the settings: Triton's gauges, and ours.
+var always = []number{
+	newNumber("nv_inference_pending_request_count", "Instantaneous number of pending requests awaiting execution per-model.", gauge,
+		func(s *engine.Statistics) float64 { return float64(s.Pending) }),
+	newNumber("nv_model_load_duration_secs", "Model load time in seconds", gauge,
+		func(s *engine.Statistics) float64 { return s.LoadDuration.Seconds() }),
+	newNumber("shoal_queue_depth", "Requests that wait for an instance", gauge,
+		func(s *engine.Statistics) float64 { return float64(s.Pending) }),
+	newNumber("shoal_requests_refused_total", "Requests that were refused at once because the queue was full or closed; no other counter has them", counter,
+		func(s *engine.Statistics) float64 { return float64(s.Refused) }),
+	newNumber("shoal_instances", "Instances of the model", gauge,
+		func(s *engine.Statistics) float64 { return float64(s.Instances) }),
+	newNumber("shoal_instances_busy", "Instances that are running a batch", gauge,
+		func(s *engine.Statistics) float64 { return float64(s.Busy) }),
+}
+
+var (
+	failures = newFamily("nv_inference_request_failure", "Number of failed inference requests, all batch sizes", counter)
+	formed   = newFamily("shoal_batches_total",
+		"Batches that went to an instance, by why they went: idle (nobody asked them to wait), preferred (a preferred size), full (the largest size) or delay (waited long enough)", counter)
+	batchRows    = newFamily(engine.FamilyBatchRows, "Rows of the batches that went to an instance", histogram)
+	requestTimes = newFamily(engine.FamilyRequestDuration, "How long requests took that were answered well, from acceptance to answer", histogram)
+	queueTimes   = newFamily(engine.FamilyQueueDuration, "How long requests that were answered well waited for an instance", histogram)
+	firstAnswer  = newFamily(engine.FamilyFirstResponse, "Duration from request to first response in milliseconds", histogram)
+)
+
+// Describe implements prometheus.Collector. It names nothing, since the labels
+// are known only with the models.
+func (c *modelCollector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (c *modelCollector) Collect(ch chan<- prometheus.Metric) {
+	stats, err := c.src.Statistics("", infer.LatestVersion)
+	if err != nil {
+		ch <- prometheus.NewInvalidMetric(failures.desc, err)
+		return
+	}
+	for i := range stats {
+		c.collect(ch, &stats[i])
+	}
+}
+
+func (c *modelCollector) collect(ch chan<- prometheus.Metric, s *engine.Statistics) {
+	labels := labelsOf(s)
+	frozen := 1.0
+	if c.settings.NoCounters {
+		frozen = 0
+	}
+	for _, n := range counts {
+		ch <- &series{family: n.family, labels: labels, value: frozen * n.value(s)}
+	}
+	for reason, n := range s.Failures {
+		ch <- &series{family: failures, labels: with(labels, "reason", reason), value: frozen * float64(n)}
+	}
+	if !c.settings.NoCounters {
+		for _, n := range latencies {
+			ch <- &series{family: n.family, labels: labels, value: n.value(s)}
+		}
+	}
+	for _, n := range always {
+		ch <- &series{family: n.family, labels: labels, value: n.value(s)}
+	}
+	for reason, n := range s.Formed {
+		ch <- &series{family: formed, labels: with(labels, "reason", infer.Reason(reason).String()), value: float64(n)}
+	}
+	ch <- &series{family: batchRows, labels: labels, histogram: both(s.BatchRows)}
+	ch <- &series{family: requestTimes, labels: labels, histogram: both(s.RequestTime)}
+	ch <- &series{family: queueTimes, labels: labels, histogram: both(s.QueueTime)}
+	if c.settings.FirstResponse {
+		ch <- &series{family: firstAnswer, labels: labels, histogram: firstResponse(s)}
+	}
+	if c.windows != nil {
+		c.windows.collect(ch, s, labels, c.settings.Quantiles)
+	}
+}

@@ -1,0 +1,83 @@
+package metrics
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"shoal/internal/engine"
+)
+
+// A family is what metrics of one name have in common.
+type family struct {
+	desc *prometheus.Desc
+	kind dto.MetricType
+}
+
+func newFamily(name, help string, kind dto.MetricType) *family {
+	return &family{prometheus.NewDesc(name, help, nil, nil), kind}
+}
+
+const (
+	counter   = dto.MetricType_COUNTER
+	gauge     = dto.MetricType_GAUGE
+	histogram = dto.MetricType_HISTOGRAM
+	summary   = dto.MetricType_SUMMARY
+)
+
+// A series is one metric as a scrape finds it. It is a prometheus.Metric of our
+// own because the library's const metrics want the same label names for all of
+// a family, and metric_tags give each model others.
+type series struct {
+	family    *family
+	labels    []*dto.LabelPair
+	value     float64
+	histogram *dto.Histogram
+	summary   *dto.Summary
+}
+
+// Desc implements prometheus.Metric.
+func (s *series) Desc() *prometheus.Desc { return s.family.desc }
+
+// Write implements prometheus.Metric.
+func (s *series) Write(m *dto.Metric) error {
+	m.Label = s.labels
+	switch s.family.kind {
+	case counter:
+		m.Counter = &dto.Counter{Value: &s.value}
+	case gauge:
+		m.Gauge = &dto.Gauge{Value: &s.value}
+	case histogram:
+		m.Histogram = s.histogram
+	case summary:
+		m.Summary = s.summary
+	}
+	return nil
+}
+
+// labelsOf returns the labels of a version's metrics by rising name.
+func labelsOf(s *engine.Statistics) []*dto.LabelPair {
+	labels := []*dto.LabelPair{label("model", s.Name), label("version", strconv.FormatInt(s.Version, 10))}
+	for key, value := range s.Config.GetMetricTags() {
+		labels = append(labels, label("_"+key, value))
+	}
+	slices.SortFunc(labels, byName)
+	return labels
+}
+
+// with returns the labels and one more.
+func with(labels []*dto.LabelPair, name, value string) []*dto.LabelPair {
+	more := append(slices.Clone(labels), label(name, value))
+	slices.SortFunc(more, byName)
+	return more
+}
+
+func label(name, value string) *dto.LabelPair {
+	value = strings.ToValidUTF8(value, "\uFFFD") // the library refuses anything else
+	return &dto.LabelPair{Name: &name, Value: &value}
+}
+
+func byName(a, b *dto.LabelPair) int { return strings.Compare(a.GetName(), b.GetName()) }

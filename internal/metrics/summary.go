@@ -1,0 +1,120 @@
+package metrics
+
+import (
+	"math"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"shoal/internal/engine"
+	counted "shoal/internal/histogram"
+	"shoal/internal/infer"
+)
+
+// A summary's quantiles are of the last minute, in five steps, as those of
+// Triton's library are; its count and sum are of all time.
+const (
+	windowSteps = 5
+	windowStep  = 12 * time.Second
+)
+
+// A window is a summary family and the distribution that it is made of.
+type window struct {
+	*family
+	values func(*engine.Statistics) counted.Snapshot
+}
+
+var summaries = []window{
+	{
+		newFamily("nv_inference_request_summary_us", "Summary of inference request duration in microseconds (includes cached requests)", summary),
+		func(s *engine.Statistics) counted.Snapshot { return s.RequestTime },
+	},
+	{
+		newFamily("nv_inference_queue_summary_us", "Summary of inference queuing duration in microseconds (includes cached requests)", summary),
+		func(s *engine.Statistics) counted.Snapshot { return s.QueueTime },
+	},
+	{
+		newFamily("nv_inference_compute_input_summary_us", "Cumulative compute input duration in microseconds (does not include cached requests)", summary),
+		func(s *engine.Statistics) counted.Snapshot { return s.InputTime },
+	},
+	{
+		newFamily("nv_inference_compute_infer_summary_us", "Cumulative compute inference duration in microseconds (does not include cached requests)", summary),
+		func(s *engine.Statistics) counted.Snapshot { return s.InferTime },
+	},
+	{
+		newFamily("nv_inference_compute_output_summary_us", "Cumulative inference compute output duration in microseconds (does not include cached requests)", summary),
+		func(s *engine.Statistics) counted.Snapshot { return s.OutputTime },
+	},
+}
+
+// windows remember what the distributions were at the last few steps.
+type windows struct {
+	mu   sync.Mutex // protects past
+	past map[versionKey][]past
+}
+
+// A versionKey is one loading of a version: a later one starts at zero.
+type versionKey struct {
+	name    string
+	version int64
+	loaded  time.Time
+}
+
+// past are the distributions at one step, in the order of summaries.
+type past []counted.Snapshot
+
+func newWindows() *windows { return &windows{past: make(map[versionKey][]past)} }
+
+func keyOf(s *engine.Statistics) versionKey { return versionKey{s.Name, s.Version, s.Loaded} }
+
+// turn takes the step that is due, and forgets versions that are gone.
+func (w *windows) turn(src Source) {
+	stats, err := src.Statistics("", infer.LatestVersion)
+	if err != nil {
+		return // the next scrape tells
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	kept := make(map[versionKey][]past, len(stats))
+	for i := range stats {
+		s := &stats[i]
+		now := make(past, len(summaries))
+		for j, f := range summaries {
+			now[j] = f.values(s)
+		}
+		steps := append(w.past[keyOf(s)], now)
+		kept[keyOf(s)] = steps[max(0, len(steps)-windowSteps):]
+	}
+	w.past = kept
+}
+
+// before returns the distributions at the beginning of the window, nil when the
+// version is younger than that.
+func (w *windows) before(s *engine.Statistics) past {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if steps := w.past[keyOf(s)]; len(steps) == windowSteps {
+		return steps[0]
+	}
+	return nil
+}
+
+func (w *windows) collect(ch chan<- prometheus.Metric, s *engine.Statistics, labels []*dto.LabelPair, quantiles []float64) {
+	before := w.before(s)
+	for i, f := range summaries {
+		now := f.values(s)
+		recent := now
+		if before != nil {
+			recent = now.Since(before[i])
+		}
+		n, sum := now.Count(), math.Floor(now.Sum*1e6)
+		out := &dto.Summary{SampleCount: &n, SampleSum: &sum}
+		for _, q := range quantiles {
+			value := math.Round(recent.Quantile(q) * 1e6)
+			out.Quantile = append(out.Quantile, &dto.Quantile{Quantile: &q, Value: &value})
+		}
+		ch <- &series{family: f.family, labels: labels, summary: out}
+	}
+}
