@@ -14,10 +14,6 @@ import (
 var unacted = []string{
 	"runtime",
 
-	"input.allow_ragged_batch",
-	"batch_input",
-	"batch_output",
-
 	"optimization.priority",
 	"optimization.cuda",
 	"optimization.gather_kernel_buffer_threshold",

@@ -37,8 +37,9 @@ func TestUnactedNamesWhatIsSet(t *testing.T) {
 func TestEveryFieldIsActedOnOrNamed(t *testing.T) {
 	acted := []string{
 		"name", "platform", "backend", "version_policy", "max_batch_size", "default_model_filename", "parameters",
-		"input.name", "input.data_type", "input.format", "input.dims", "input.reshape", "input.optional",
+		"input.name", "input.data_type", "input.format", "input.dims", "input.reshape", "input.optional", "input.allow_ragged_batch",
 		"output.name", "output.data_type", "output.dims", "output.reshape", "output.label_filename",
+		"batch_input", "batch_output",
 		"instance_group.name", "instance_group.kind", "instance_group.count", "instance_group.gpus", "instance_group.rate_limiter",
 		"optimization.graph", "optimization.execution_accelerators", "dynamic_batching",
 		"metric_tags", "model_metrics",
