@@ -72,26 +72,23 @@ func serve(f *serveFlags, stdout, stderr io.Writer) error {
 	e := engine.New(engine.Options{
 		Name: f.id, Version: Version, Repositories: f.repositories, Backends: backends,
 		ConfigName: f.configName, NoAutoComplete: f.noAutoComplete || f.strictConfig,
-		LooseReadiness: !f.strictReady, Limiter: limiter, LoadThreads: f.loadThreads,
+		AllOrNothing: f.exitOnError, LooseReadiness: !f.strictReady, Limiter: limiter, LoadThreads: f.loadThreads,
 		ComputeTimes: f.metrics.settings.Summaries, Log: log,
 	})
 	life := startLife(log, time.Duration(f.exitTimeout)*time.Second)
 	defer life.end()
 	if err := f.startFronts(life, e); err != nil {
-		life.stop(e)
+		_ = life.stop(e) // why it did not start says more
 		return err
 	}
-	if err := life.load(e); err != nil {
-		life.stop(e)
-		return err
-	}
+	err = life.load(e)
 	if life.stopping() {
 		return life.stop(e)
 	}
 	writeTable(stderr, e, f.log.json, log)
-	if err := e.Failed(); err != nil && f.exitOnError {
-		life.stop(e)
-		return fmt.Errorf("failed to load all models; mend them, or serve the others with --exit-on-error=false:\n%w", err)
+	if err != nil {
+		_ = life.stop(e) // why it did not start says more
+		return err
 	}
 	log.Info("ready", "after", time.Since(begin).Round(time.Millisecond))
 	if f.demo {
@@ -133,11 +130,14 @@ func writeTable(w io.Writer, e *engine.Engine, json bool, log *slog.Logger) {
 		}
 		return
 	}
+	if len(e.Index(false)) == 0 {
+		return
+	}
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "MODEL\tVERSION\tSTATUS")
 	for _, m := range e.Index(false) {
 		version, reason := "-", ""
-		if m.Version != 0 {
+		if m.Version != engine.NoVersion {
 			version = fmt.Sprint(m.Version)
 		}
 		if m.Reason != "" {

@@ -26,10 +26,13 @@ const (
 	StateUnavailable State = "UNAVAILABLE"
 )
 
+// NoVersion stands in an index for the version of a model without one.
+const NoVersion = -1
+
 // An IndexEntry is one line of the repository's index.
 type IndexEntry struct {
 	Name    string
-	Version int64 // 0 and State empty when nothing of the model was loaded
+	Version int64 // NoVersion when none of the model's could be tried
 	State   State
 	Reason  string
 }

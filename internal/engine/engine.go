@@ -28,6 +28,9 @@ type Options struct {
 	ConfigName string
 	// NoAutoComplete leaves configurations as they are written.
 	NoAutoComplete bool
+	// AllOrNothing keeps the server from becoming ready when a model fails to
+	// load at the start; LoadAll then returns why.
+	AllOrNothing bool
 	// LooseReadiness makes the server ready even when a model is not.
 	LooseReadiness bool
 	// Limiter holds back instances by the resources that they share; nil when
@@ -78,7 +81,7 @@ func New(opt Options) *Engine {
 }
 
 // LoadAll loads every model of the repositories, as Start does. It is called
-// once.
+// once; if it fails the engine does not become ready.
 func (e *Engine) LoadAll(ctx context.Context) error {
 	found, ambiguous, err := repository.Scan(e.opt.Repositories)
 	if err != nil {
@@ -88,6 +91,9 @@ func (e *Engine) LoadAll(ctx context.Context) error {
 		e.put(&entry{name: name, ambiguous: true, err: errAmbiguous})
 	}
 	e.loadSome(ctx, found)
+	if err := e.Failed(); err != nil && e.opt.AllOrNothing {
+		return fmt.Errorf("failed to load all models; mend them, or serve the others with --exit-on-error=false:\n%w", err)
+	}
 	e.loaded.Store(true)
 	return nil
 }

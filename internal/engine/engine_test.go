@@ -276,10 +276,26 @@ func TestOneBadModelDoesNotHideTheOthers(t *testing.T) {
 	}
 }
 
+func TestAllOrNothingDoesNotBecomeReady(t *testing.T) {
+	e := New(Options{
+		Repositories: []string{repo(t, map[string]string{"good/config.pbtxt": oneInput, "good/1/": "", "bad/config.pbtxt": "input {", "bad/1/": ""})},
+		AllOrNothing: true, LooseReadiness: true, LoadThreads: 1, Backends: []backend.Backend{identity.Backend{}}, Log: slog.New(slog.DiscardHandler),
+	})
+	if err := e.LoadAll(t.Context()); err == nil || !strings.Contains(err.Error(), `model "bad"`) {
+		t.Errorf("got %v, want an error that names the bad model", err)
+	}
+	if _, err := e.Version("good", infer.LatestVersion); e.Ready() || status.CodeOf(err) != status.Unavailable {
+		t.Errorf("got ready %v and %v for the good model, want neither", e.Ready(), err)
+	}
+	if err := e.Close(context.Background()); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+}
+
 func TestAModelInTwoRepositoriesIsNotLoaded(t *testing.T) {
 	files := map[string]string{"twin/config.pbtxt": oneInput, "twin/1/": ""}
 	e := start(t, repo(t, files), repo(t, files))
-	want := []IndexEntry{{Name: "twin", State: StateUnavailable, Reason: "model appears in two or more repositories"}}
+	want := []IndexEntry{{Name: "twin", Version: NoVersion, State: StateUnavailable, Reason: "model appears in two or more repositories"}}
 	if diff := cmp.Diff(want, e.Index(true)); diff != "" {
 		t.Errorf("index (-want +got):\n%s", diff)
 	}

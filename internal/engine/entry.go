@@ -80,7 +80,7 @@ func (m *entry) failure() error {
 // index returns the model's lines of the repository's index.
 func (m *entry) index() []IndexEntry {
 	if m.err != nil {
-		return []IndexEntry{{Name: m.name, State: StateUnavailable, Reason: reason(m.err, m.ambiguous)}}
+		return []IndexEntry{{Name: m.name, Version: NoVersion, State: StateUnavailable, Reason: reason(m.err, m.ambiguous)}}
 	}
 	var lines []IndexEntry
 	for _, n := range slices.Sorted(maps.Keys(m.versions)) {

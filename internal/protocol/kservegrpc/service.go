@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"shoal/internal/engine"
 	"shoal/internal/model"
 	pb "shoal/internal/protocol/kservegrpc/inferencepb"
 	"shoal/internal/status"
@@ -115,7 +116,7 @@ func (s *service) RepositoryIndex(_ context.Context, req *pb.RepositoryIndexRequ
 	resp := &pb.RepositoryIndexResponse{}
 	for _, e := range s.server.engine.Index(req.GetReady()) {
 		m := &pb.RepositoryIndexResponse_ModelIndex{Name: e.Name, State: string(e.State), Reason: e.Reason}
-		if e.Version != 0 || e.State != "" {
+		if e.Version != engine.NoVersion {
 			m.Version = strconv.FormatInt(e.Version, 10)
 		}
 		resp.Models = append(resp.Models, m)

@@ -42,7 +42,7 @@ func appendIndexEntry(b []byte, e engine.IndexEntry) []byte {
 	b = append(b, '{')
 	b = appendMember(b, "name")
 	b = appendQuoted(b, e.Name)
-	if e.Version != 0 || e.State == engine.StateReady {
+	if e.Version != engine.NoVersion {
 		b = appendMember(b, "version")
 		b = append(b, '"')
 		b = strconv.AppendInt(b, e.Version, 10)
