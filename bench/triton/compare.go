@@ -3,45 +3,46 @@ package main
 import (
 	"slices"
 
+	"shoal/bench/internal/measure"
 	"shoal/bench/internal/report"
 )
 
 // A pair is what the two servers did in one round of one row.
 type pair struct {
-	Shoal  sample `json:"shoal"`
-	Triton sample `json:"triton"`
+	Shoal  measure.Sample `json:"shoal"`
+	Triton measure.Sample `json:"triton"`
 }
 
 // A comparison is what all rounds of a row came to. The ratio is the median of
 // the rounds' own ratios: the machine's speed drifts from round to round, and
 // within a round it hits both.
 type comparison struct {
-	Row      string  `json:"row"`
-	Callers  int     `json:"callers"`
-	Gate     gate    `json:"gate"`
-	Floor    float64 `json:"floor"`
-	Ratio    float64 `json:"ratio"`
-	Least    float64 `json:"ratio_least"`
-	Most     float64 `json:"ratio_most"`
-	Pass     bool    `json:"pass"`
-	CPURatio float64 `json:"cpu_ratio"`
-	P50Ratio float64 `json:"p50_ratio"`
-	Shoal    sample  `json:"shoal"`  // medians
-	Triton   sample  `json:"triton"` // medians
-	Rounds   []pair  `json:"rounds"`
+	Row      string         `json:"row"`
+	Callers  int            `json:"callers"`
+	Gate     gate           `json:"gate"`
+	Floor    float64        `json:"floor"`
+	Ratio    float64        `json:"ratio"`
+	Least    float64        `json:"ratio_least"`
+	Most     float64        `json:"ratio_most"`
+	Pass     bool           `json:"pass"`
+	CPURatio float64        `json:"cpu_ratio"`
+	P50Ratio float64        `json:"p50_ratio"`
+	Shoal    measure.Sample `json:"shoal"`  // medians
+	Triton   measure.Sample `json:"triton"` // medians
+	Rounds   []pair         `json:"rounds"`
 }
 
 func compare(r row, rounds []pair) comparison {
 	c := comparison{Row: r.name(), Callers: r.callers, Gate: r.gate, Floor: r.floor, Rounds: rounds}
-	ratios := func(of func(sample) float64) []float64 {
+	ratios := func(of func(measure.Sample) float64) []float64 {
 		var all []float64
 		for _, p := range rounds {
 			all = append(all, of(p.Shoal)/of(p.Triton))
 		}
 		return all
 	}
-	cpuRatios := ratios(func(s sample) float64 { return s.CPU })
-	p50Ratios := ratios(func(s sample) float64 { return s.P50 })
+	cpuRatios := ratios(func(s measure.Sample) float64 { return s.CPU })
+	p50Ratios := ratios(func(s measure.Sample) float64 { return s.P50 })
 	c.CPURatio, c.P50Ratio = report.Median(cpuRatios), report.Median(p50Ratios)
 	gated := cpuRatios
 	if r.gate == p50 {
@@ -49,27 +50,10 @@ func compare(r row, rounds []pair) comparison {
 	}
 	c.Ratio, c.Least, c.Most = report.Median(gated), slices.Min(gated), slices.Max(gated)
 	c.Pass = c.Ratio <= c.Floor
-	c.Shoal = medians(rounds, func(p pair) sample { return p.Shoal })
-	c.Triton = medians(rounds, func(p pair) sample { return p.Triton })
+	var shoal, triton []measure.Sample
+	for _, p := range rounds {
+		shoal, triton = append(shoal, p.Shoal), append(triton, p.Triton)
+	}
+	c.Shoal, c.Triton = measure.Medians(shoal), measure.Medians(triton)
 	return c
-}
-
-// medians returns the median of every figure by itself.
-func medians(rounds []pair, of func(pair) sample) sample {
-	figure := func(f func(sample) float64) float64 {
-		var all []float64
-		for _, p := range rounds {
-			all = append(all, f(of(p)))
-		}
-		return report.Median(all)
-	}
-	return sample{
-		Requests:   int64(figure(func(s sample) float64 { return float64(s.Requests) })),
-		CPU:        figure(func(s sample) float64 { return s.CPU }),
-		WorkerCPU:  figure(func(s sample) float64 { return s.WorkerCPU }),
-		ClientCPU:  figure(func(s sample) float64 { return s.ClientCPU }),
-		P50:        figure(func(s sample) float64 { return s.P50 }),
-		P99:        figure(func(s sample) float64 { return s.P99 }),
-		Throughput: figure(func(s sample) float64 { return s.Throughput }),
-	}
 }

@@ -3,13 +3,15 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"shoal/bench/internal/measure"
 )
 
 func TestCompareJudgesTheMedianOfTheRoundsRatios(t *testing.T) {
 	rounds := []pair{ // the machine slows down: medians of the figures would mislead
-		{Shoal: sample{CPU: 10, P50: 80}, Triton: sample{CPU: 40, P50: 100}},
-		{Shoal: sample{CPU: 40, P50: 70}, Triton: sample{CPU: 100, P50: 100}},
-		{Shoal: sample{CPU: 90, P50: 60}, Triton: sample{CPU: 300, P50: 100}},
+		{Shoal: measure.Sample{CPU: 10, P50: 80}, Triton: measure.Sample{CPU: 40, P50: 100}},
+		{Shoal: measure.Sample{CPU: 40, P50: 70}, Triton: measure.Sample{CPU: 100, P50: 100}},
+		{Shoal: measure.Sample{CPU: 90, P50: 60}, Triton: measure.Sample{CPU: 300, P50: 100}},
 	}
 	tests := []struct {
 		name string
@@ -36,7 +38,7 @@ func TestCompareJudgesTheMedianOfTheRoundsRatios(t *testing.T) {
 }
 
 func TestMissedRowsAreNamedInTheTable(t *testing.T) {
-	even := []pair{{Shoal: sample{CPU: 1, P50: 1}, Triton: sample{CPU: 1, P50: 1}}}
+	even := []pair{{Shoal: measure.Sample{CPU: 1, P50: 1}, Triton: measure.Sample{CPU: 1, P50: 1}}}
 	r := results{Rows: []comparison{
 		compare(row{jsonSmall, 16, cpu, 0.35}, even),
 		compare(row{grpcBig, 8, cpu, 1.1}, even),
@@ -51,22 +53,68 @@ func TestMissedRowsAreNamedInTheTable(t *testing.T) {
 
 func TestChooseTakesRowsByPartsOfTheirNames(t *testing.T) {
 	tests := []struct {
-		words string
-		want  int
+		words     string
+		rows, mlp int
 	}{
-		{"", len(allRows)},
-		{"http-json-c16", 1},
-		{"602KB", 4},
-		{"http-json,grpc-c64", 4},
+		{"", len(allRows), len(mlpRows)},
+		{"http-json-c16", 1, 0},
+		{"602KB", 4, 0},
+		{"http-json,grpc-c64", 4, 0},
+		{"mlp", 0, 11},
+		{"dynamic-c16", 1, 1},
 	}
 	for _, tt := range tests {
-		got, err := choose(allRows, splitWords(tt.words))
-		if err != nil || len(got) != tt.want {
-			t.Errorf("%q: got %d rows, %v, want %d", tt.words, len(got), err, tt.want)
+		rows, mlps, err := chooseAll(splitWords(tt.words))
+		if err != nil || len(rows) != tt.rows || len(mlps) != tt.mlp {
+			t.Errorf("%q: got %d and %d rows, %v, want %d and %d", tt.words, len(rows), len(mlps), err, tt.rows, tt.mlp)
 		}
 	}
-	if _, err := choose(allRows, []string{"nope"}); err == nil || !strings.Contains(err.Error(), "grpc-602KB-c8") {
-		t.Errorf("got %v, want an error that names the rows", err)
+	if _, _, err := chooseAll([]string{"nope"}); err == nil || !strings.Contains(err.Error(), "grpc-602KB-c8") || !strings.Contains(err.Error(), "mlp-dynamic-2-c8") {
+		t.Errorf("got %v, want an error that names the rows of both tables", err)
+	}
+}
+
+func TestMLPIsJudgedByItsMeanBatch(t *testing.T) {
+	gated := mlpRow{label: "mlp-dynamic", callers: 16, triton: recorded{MeanBatch: 8.8}, gated: true}
+	free := gated
+	free.gated = false
+	batches := func(sizes ...float64) (rounds []measure.Sample) {
+		for _, s := range sizes {
+			rounds = append(rounds, measure.Sample{MeanBatch: s})
+		}
+		return rounds
+	}
+	tests := []struct {
+		name   string
+		row    mlpRow
+		rounds []measure.Sample
+		pass   bool
+	}{
+		{"the median is above", gated, batches(2, 9, 10), true},
+		{"the median is below", gated, batches(2, 8.7, 10), false},
+		{"nothing is asked", free, batches(1), true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := results{MLP: []mlpResult{summarise(tt.row, tt.rounds)}}
+			if got := len(r.missed()) == 0; got != tt.pass {
+				t.Errorf("got pass %v, want %v", got, tt.pass)
+			}
+			if got := !strings.Contains(r.page(), "MISSED"); got != tt.pass {
+				t.Errorf("got %s, want it to agree", r.page())
+			}
+		})
+	}
+}
+
+func TestModelsAreServedOnce(t *testing.T) {
+	var names []string
+	for _, m := range modelsOf(allRows, mlpRows) {
+		names = append(names, m.Name)
+	}
+	want := "identity identity_big identity_dynamic identity_delay identity_dynamic_2 mlp mlp_dynamic mlp_dynamic_2"
+	if got := strings.Join(names, " "); got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }
 

@@ -11,10 +11,12 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
+	"shoal/bench/internal/measure"
 	"shoal/bench/internal/peer"
 	"shoal/bench/internal/report"
 )
@@ -60,22 +62,23 @@ func main() {
 
 // bench runs the whole comparison and returns the rows that missed their floor.
 func bench(ctx context.Context, o options) (missed []string, err error) {
-	rows, err := choose(allRows, splitWords(o.rows))
+	rows, mlps, err := chooseAll(splitWords(o.rows))
 	if err != nil {
 		return nil, err
 	}
 	if o.profile != "" {
-		return nil, profile(ctx, o, rows, o.profile)
+		return nil, profile(ctx, o, rows, mlps)
 	}
 	if o.rounds < 1 {
 		return nil, fmt.Errorf("--rounds %d: at least one is needed", o.rounds)
 	}
 	r := results{Facts: report.Gather(), Rounds: o.rounds, Duration: o.duration.String(), Pinned: "no"}
-	shoal, err := peer.Shoal(o.shoal, o.work, peer.Small, peer.Big)
+	models := modelsOf(rows, mlps)
+	shoal, err := peer.Shoal(o.shoal, o.work, models...)
 	if err != nil {
 		return nil, err
 	}
-	triton, err := peer.Triton(o.venv, o.work, peer.Small, peer.Big)
+	triton, err := peer.Triton(o.venv, o.work, models...)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +105,27 @@ func bench(ctx context.Context, o options) (missed []string, err error) {
 	if r.Rows, err = runRows(ctx, o, rows, s, t); err != nil {
 		return nil, err
 	}
+	if r.MLP, err = runMLP(ctx, o, mlps, s); err != nil {
+		return nil, err
+	}
 	return r.missed(), r.publish(o)
+}
+
+// modelsOf returns the models that the rows load, each once.
+func modelsOf(rows []row, mlps []mlpRow) []peer.Model {
+	var models []peer.Model
+	add := func(m peer.Model) {
+		if !slices.ContainsFunc(models, func(o peer.Model) bool { return o.Name == m.Name }) {
+			models = append(models, m)
+		}
+	}
+	for _, r := range rows {
+		add(r.payload.model)
+	}
+	for _, r := range mlps {
+		add(r.model)
+	}
+	return models
 }
 
 // runRows goes through all rows in every round, so that the rounds of a row lie
@@ -114,17 +137,19 @@ func runRows(ctx context.Context, o options, rows []row, shoal, triton *peer.Ser
 			var p pair
 			order := []struct {
 				server *peer.Server
-				into   *sample
+				into   *measure.Sample
 			}{{shoal, &p.Shoal}, {triton, &p.Triton}}
 			if round%2 == 1 {
 				order[0], order[1] = order[1], order[0]
 			}
 			for _, one := range order {
-				got, err := measure(ctx, one.server, r, o.warmup, o.duration)
+				l, err := r.load(one.server, o.warmup, o.duration)
 				if err != nil {
 					return nil, err
 				}
-				*one.into = got
+				if *one.into, err = measure.Run(ctx, one.server, l); err != nil {
+					return nil, err
+				}
 			}
 			pairs[i] = append(pairs[i], p)
 			fmt.Fprintf(os.Stderr, "round %d/%d %-22s CPU %6.1f : %6.1f = %.2f   p50 %6.0f : %6.0f = %.2f\n", round+1, o.rounds, r.name(),
@@ -147,7 +172,7 @@ func (r results) publish(o options) error {
 		}
 		fmt.Println(string(b))
 	} else {
-		fmt.Print(r.table())
+		fmt.Print(r.tables())
 	}
 	if o.out == "" {
 		return nil

@@ -10,13 +10,14 @@ import (
 	"path/filepath"
 	"time"
 
+	"shoal/bench/internal/measure"
 	"shoal/bench/internal/peer"
 )
 
 // profile takes no part in the comparison: it loads Shoal alone, row by row, and
-// keeps a CPU profile of each under dir, to see where the time goes.
-func profile(ctx context.Context, o options, rows []row, dir string) error {
-	c, err := peer.Shoal(o.shoal, o.work, peer.Small, peer.Big)
+// keeps a CPU profile of each in the folder asked for, to see where the time goes.
+func profile(ctx context.Context, o options, rows []row, mlps []mlpRow) error {
+	c, err := peer.Shoal(o.shoal, o.work, modelsOf(rows, mlps)...)
 	if err != nil {
 		return err
 	}
@@ -30,11 +31,18 @@ func profile(ctx context.Context, o options, rows []row, dir string) error {
 		return err
 	}
 	defer s.Close()
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(o.profile, 0o755); err != nil {
 		return err
 	}
+	var loaders []loader
 	for _, r := range rows {
-		file := filepath.Join(dir, r.name()+".pprof")
+		loaders = append(loaders, r)
+	}
+	for _, r := range mlps {
+		loaders = append(loaders, r)
+	}
+	for _, r := range loaders {
+		file := filepath.Join(o.profile, r.name()+".pprof")
 		got, err := profileRow(ctx, o, r, s, address, file)
 		if err != nil {
 			return err
@@ -44,15 +52,25 @@ func profile(ctx context.Context, o options, rows []row, dir string) error {
 	return nil
 }
 
+// A loader is a row of either table.
+type loader interface {
+	name() string
+	load(s *peer.Server, warmup, duration time.Duration) (measure.Load, error)
+}
+
 // profileRow loads the server a little longer than the profile is taken, so
 // that the profile sees nothing but load.
-func profileRow(ctx context.Context, o options, r row, s *peer.Server, address, file string) (sample, error) {
+func profileRow(ctx context.Context, o options, r loader, s *peer.Server, address, file string) (measure.Sample, error) {
 	taken := make(chan error, 1)
 	seconds := max(1, int(o.duration.Seconds()))
 	go func() {
 		taken <- fetch(ctx, fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", address, seconds), file)
 	}()
-	got, err := measure(ctx, s, r, 0, time.Duration(seconds)*time.Second+300*time.Millisecond)
+	l, err := r.load(s, 0, time.Duration(seconds)*time.Second+300*time.Millisecond)
+	if err != nil {
+		return measure.Sample{}, errors.Join(err, <-taken)
+	}
+	got, err := measure.Run(ctx, s, l)
 	return got, errors.Join(err, <-taken)
 }
 

@@ -2,9 +2,10 @@ package main
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"strings"
+	"time"
 
+	"shoal/bench/internal/measure"
 	"shoal/bench/internal/peer"
 	"shoal/internal/load"
 )
@@ -24,13 +25,29 @@ type payload struct {
 	target func(s *peer.Server, m peer.Model) (load.Target, error)
 }
 
+const (
+	dynamicBatching = "dynamic_batching { }\n"
+	delay100        = "dynamic_batching { max_queue_delay_microseconds: 100 }\n"
+)
+
 var (
 	jsonSmall   = payload{"http-json", peer.Small, jsonTarget}
 	binarySmall = payload{"http-binary", peer.Small, binaryTarget}
 	grpcSmall   = payload{"grpc", peer.Small, grpcTarget}
 	binaryBig   = payload{"http-binary-602KB", peer.Big, binaryTarget}
 	grpcBig     = payload{"grpc-602KB", peer.Big, grpcTarget}
+
+	dynamic = payload{"http-dynamic", batching("identity_dynamic", 1, dynamicBatching), binaryTarget}
+	delayed = payload{"http-dynamic-100us", batching("identity_delay", 1, delay100), binaryTarget}
+	twice   = payload{"http-dynamic-2", batching("identity_dynamic_2", 2, dynamicBatching), binaryTarget}
 )
+
+// batching returns the small identity with room for all callers in one batch.
+func batching(name string, instances int, settings string) peer.Model {
+	m := peer.Small.As(name, instances, settings)
+	m.MaxBatch = 64
+	return m
+}
 
 // A row is one line of the comparison: a load, and the floor that the ratio of
 // Shoal's figure to Triton's may not exceed.
@@ -57,15 +74,23 @@ var allRows = []row{
 	{grpcSmall, 1, p50, 0.7},
 	{binaryBig, 1, p50, 0.7},
 	{grpcBig, 1, p50, 0.7},
+	{dynamic, 16, cpu, 0.35},
+	{dynamic, 64, cpu, 0.35},
+	{delayed, 16, cpu, 0.35},
+	{delayed, 64, cpu, 0.35},
+	{twice, 16, cpu, 0.35},
+	{twice, 64, cpu, 0.35},
+	{dynamic, 1, p50, 0.7},
+	{delayed, 1, p50, 0.7},
 }
 
 // choose returns the rows whose name contains one of the words, all when there
 // are none.
-func choose(rows []row, words []string) ([]row, error) {
+func choose[R interface{ name() string }](rows []R, words []string) []R {
 	if len(words) == 0 {
-		return rows, nil
+		return rows
 	}
-	var chosen []row
+	var chosen []R
 	for _, r := range rows {
 		for _, w := range words {
 			if strings.Contains(r.name(), w) {
@@ -74,41 +99,43 @@ func choose(rows []row, words []string) ([]row, error) {
 			}
 		}
 	}
-	if len(chosen) == 0 {
-		var names []string
-		for _, r := range rows {
-			names = append(names, r.name())
-		}
-		return nil, fmt.Errorf("no row has %q in its name; there are: %s", words, strings.Join(names, " "))
-	}
-	return chosen, nil
+	return chosen
 }
 
-// tensorFor returns the input of a model: one row of numbers between 0 and 1 with
-// as many digits as a float32 has, the same ones every time.
-func tensorFor(m peer.Model) load.Tensor {
-	rng := rand.New(rand.NewPCG(7, 7))
-	data := make([]float32, m.Width)
-	for i := range data {
-		data[i] = rng.Float32()
+// chooseAll returns the rows of both tables, or an error that names them all when
+// no word fits any.
+func chooseAll(words []string) ([]row, []mlpRow, error) {
+	rows, mlps := choose(allRows, words), choose(mlpRows, words)
+	if len(rows)+len(mlps) > 0 {
+		return rows, mlps, nil
 	}
-	return load.Tensor{Name: peer.Input, Shape: []int64{1, int64(m.Width)}, Data: data}
+	var names []string
+	for _, r := range allRows {
+		names = append(names, r.name())
+	}
+	for _, r := range mlpRows {
+		names = append(names, r.name())
+	}
+	return nil, nil, fmt.Errorf("no row has one of %q in its name; there are: %s", words, strings.Join(names, " "))
+}
+
+// load returns what the row does to a server.
+func (r row) load(s *peer.Server, warmup, duration time.Duration) (measure.Load, error) {
+	target, err := r.payload.target(s, r.payload.model)
+	return measure.Load{Model: r.payload.model.Name, Target: target, Callers: r.callers, Warmup: warmup, Duration: duration}, err
 }
 
 func jsonTarget(s *peer.Server, m peer.Model) (load.Target, error) {
-	t := tensorFor(m)
-	header, body, err := load.JSONInfer(t)
-	return load.NewHTTP(s.HTTP, load.InferPath(m.Name), header, body, sameJSON(t)), err
+	header, body, err := load.JSONInfer(m.Inputs...)
+	return load.NewHTTP(s.HTTP, load.InferPath(m.Name), header, body, sameJSON(m.Inputs[0])), err
 }
 
 func binaryTarget(s *peer.Server, m peer.Model) (load.Target, error) {
-	t := tensorFor(m)
-	header, body, err := load.BinaryInfer(t)
-	return load.NewHTTP(s.HTTP, load.InferPath(m.Name), header, body, sameBinary(t)), err
+	header, body, err := load.BinaryInfer(m.Inputs...)
+	return load.NewHTTP(s.HTTP, load.InferPath(m.Name), header, body, sameBinary(m.Inputs[0])), err
 }
 
 func grpcTarget(s *peer.Server, m peer.Model) (load.Target, error) {
-	t := tensorFor(m)
-	request, err := load.GRPCInfer(m.Name, t)
-	return load.NewGRPC(s.GRPC, request, sameGRPC(t)), err
+	request, err := load.GRPCInfer(m.Name, m.Inputs...)
+	return load.NewGRPC(s.GRPC, request, sameGRPC(m.Inputs[0])), err
 }

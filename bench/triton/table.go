@@ -15,6 +15,7 @@ type results struct {
 	Duration string       `json:"duration"`
 	Pinned   string       `json:"pinned"`
 	Rows     []comparison `json:"rows"`
+	MLP      []mlpResult  `json:"mlp"`
 }
 
 // missed returns the names of the rows whose floor was missed.
@@ -25,6 +26,11 @@ func (r results) missed() []string {
 			names = append(names, c.Row)
 		}
 	}
+	for _, m := range r.MLP {
+		if !m.Pass {
+			names = append(names, m.Row)
+		}
+	}
 	return names
 }
 
@@ -32,7 +38,7 @@ func (r results) missed() []string {
 func (r results) table() string {
 	cells := [][]string{{
 		"row", "gate", "ratio", "range", "floor", "",
-		"CPU us/req Shoal", "Triton", "(stub)", "p50 us Shoal", "Triton", "p99 us Shoal", "Triton", "req/s Shoal", "Triton", "client us/req",
+		"CPU us/req Shoal", "Triton", "(stub)", "p50 us Shoal", "Triton", "p99 us Shoal", "Triton", "req/s Shoal", "Triton", "mean batch Shoal", "Triton", "client us/req",
 	}}
 	for _, c := range r.Rows {
 		verdict := "pass"
@@ -44,10 +50,22 @@ func (r results) table() string {
 			c.Row, string(c.Gate), fmt.Sprintf("%.2f", c.Ratio), fmt.Sprintf("%.2f-%.2f", c.Least, c.Most), fmt.Sprintf("%.2f", c.Floor), verdict,
 			fmt.Sprintf("%.1f", s.CPU), fmt.Sprintf("%.1f", t.CPU), fmt.Sprintf("(%.1f)", t.WorkerCPU),
 			fmt.Sprintf("%.0f", s.P50), fmt.Sprintf("%.0f", t.P50), fmt.Sprintf("%.0f", s.P99), fmt.Sprintf("%.0f", t.P99),
-			fmt.Sprintf("%.0f", s.Throughput), fmt.Sprintf("%.0f", t.Throughput), fmt.Sprintf("%.1f", s.ClientCPU),
+			fmt.Sprintf("%.0f", s.Throughput), fmt.Sprintf("%.0f", t.Throughput), fmt.Sprintf("%.1f", s.MeanBatch), fmt.Sprintf("%.1f", t.MeanBatch), fmt.Sprintf("%.1f", s.ClientCPU),
 		})
 	}
 	return report.Table(cells)
+}
+
+// tables returns the tables that have rows.
+func (r results) tables() string {
+	var parts []string
+	if len(r.Rows) > 0 {
+		parts = append(parts, r.table())
+	}
+	if len(r.MLP) > 0 {
+		parts = append(parts, "The MLP on Shoal, now, beside a Triton with its ONNX backend, recorded on another day:\n\n"+mlpTable(r.MLP))
+	}
+	return strings.Join(parts, "\n")
 }
 
 // page returns the whole report as Markdown.
@@ -60,6 +78,6 @@ func (r results) page() string {
 		fmt.Fprintf(&b, "- server: `%s`\n", s)
 	}
 	b.WriteString("\nWritten by `make bench-triton`; bench/README.md says how to read it.\n\n")
-	b.WriteString(r.table())
+	b.WriteString(r.tables())
 	return b.String()
 }

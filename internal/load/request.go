@@ -47,25 +47,29 @@ type (
 func InferPath(model string) string { return "/v2/models/" + model + "/infer" }
 
 // JSONInfer returns the header lines and the body of an infer request with the
-// tensor as JSON numbers; the answer will be JSON too.
-func JSONInfer(t Tensor) (header []string, body []byte, err error) {
-	body, err = json.Marshal(jsonRequest{
-		Inputs: []jsonInput{{Name: t.Name, Shape: t.Shape, Datatype: "FP32", Data: t.Data}},
-	})
+// tensors as JSON numbers; the answer will be JSON too.
+func JSONInfer(tensors ...Tensor) (header []string, body []byte, err error) {
+	var r jsonRequest
+	for _, t := range tensors {
+		r.Inputs = append(r.Inputs, jsonInput{Name: t.Name, Shape: t.Shape, Datatype: "FP32", Data: t.Data})
+	}
+	body, err = json.Marshal(r)
 	return []string{"Content-Type: application/json"}, body, err
 }
 
 // BinaryInfer returns the header lines and the body of an infer request with the
-// tensor as bytes behind the JSON, which asks for an answer of the same kind.
-func BinaryInfer(t Tensor) (header []string, body []byte, err error) {
-	raw := t.Raw()
-	body, err = json.Marshal(jsonRequest{
-		Inputs: []jsonInput{{
+// tensors as bytes behind the JSON, which asks for an answer of the same kind.
+func BinaryInfer(tensors ...Tensor) (header []string, body []byte, err error) {
+	r := jsonRequest{Parameters: map[string]bool{"binary_data_output": true}}
+	var raw []byte
+	for _, t := range tensors {
+		r.Inputs = append(r.Inputs, jsonInput{
 			Name: t.Name, Shape: t.Shape, Datatype: "FP32",
-			Parameters: map[string]int{"binary_data_size": len(raw)},
-		}},
-		Parameters: map[string]bool{"binary_data_output": true},
-	})
+			Parameters: map[string]int{"binary_data_size": 4 * len(t.Data)},
+		})
+		raw = append(raw, t.Raw()...)
+	}
+	body, err = json.Marshal(r)
 	header = []string{
 		"Content-Type: application/octet-stream",
 		fmt.Sprintf("Inference-Header-Content-Length: %d", len(body)),
@@ -73,14 +77,13 @@ func BinaryInfer(t Tensor) (header []string, body []byte, err error) {
 	return header, append(body, raw...), err
 }
 
-// GRPCInfer returns an encoded ModelInferRequest with the tensor in its raw
+// GRPCInfer returns an encoded ModelInferRequest with the tensors in its raw
 // contents.
-func GRPCInfer(model string, t Tensor) ([]byte, error) {
-	return proto.Marshal(&inferencepb.ModelInferRequest{
-		ModelName: model,
-		Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{
-			{Name: t.Name, Datatype: "FP32", Shape: t.Shape},
-		},
-		RawInputContents: [][]byte{t.Raw()},
-	})
+func GRPCInfer(model string, tensors ...Tensor) ([]byte, error) {
+	r := &inferencepb.ModelInferRequest{ModelName: model}
+	for _, t := range tensors {
+		r.Inputs = append(r.Inputs, &inferencepb.ModelInferRequest_InferInputTensor{Name: t.Name, Datatype: "FP32", Shape: t.Shape})
+		r.RawInputContents = append(r.RawInputContents, t.Raw())
+	}
+	return proto.Marshal(r)
 }

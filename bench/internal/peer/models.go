@@ -2,48 +2,68 @@ package peer
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
+	"math/rand/v2"
 
 	"shoal/internal/backend/onnx/onnxtest"
+	"shoal/internal/load"
 	"shoal/internal/tensor"
 )
 
-// Names that the identity models have on both servers.
+// Names of the tensors of the models made here.
 const (
 	Input  = "INPUT0"
 	Output = "OUTPUT0"
 )
 
-// A Model is an identity model to serve: FP32 in, the same out.
+// A Model is a model to serve, and the request that is sent to it. One that has
+// no Python is served by Shoal alone.
 type Model struct {
-	Name  string
-	Width int // elements of one row
+	Name      string
+	MaxBatch  int
+	Instances int
+	Tensors   string                 // input and output, as config.pbtxt has them
+	Settings  string                 // further lines of config.pbtxt
+	ONNX      func() ([]byte, error) // the file that Shoal runs
+	Python    string                 // the code that Triton runs
+	Inputs    []load.Tensor          // of one row
 }
 
-// The models of the benchmarks: 64 bytes, and 602,112 bytes as of an image.
+// The identity models of the benchmarks: 64 bytes, and 602,112 bytes as of an
+// image.
 var (
-	Small = Model{Name: "identity", Width: 16}
-	Big   = Model{Name: "identity_big", Width: 150_528}
+	Small = Identity("identity", 16)
+	Big   = Identity("identity_big", 150_528)
 )
 
-// config returns the part of config.pbtxt that both servers read.
-func (m Model) config() string {
-	return fmt.Sprintf(`max_batch_size: 8
-input [ { name: %q data_type: TYPE_FP32 dims: [ %d ] } ]
-output [ { name: %q data_type: TYPE_FP32 dims: [ %d ] } ]
-instance_group [ { count: 1 kind: KIND_CPU } ]
-`, Input, m.Width, Output, m.Width)
+// As returns the model under another name with other instances and further
+// lines of config.pbtxt.
+func (m Model) As(name string, instances int, settings string) Model {
+	m.Name, m.Instances = name, instances
+	m.Settings += settings
+	return m
 }
 
-// onnx returns the model as an ONNX file.
-func (m Model) onnx() []byte {
-	dims := []any{"N", m.Width}
-	return onnxtest.Model{
-		Inputs:  []onnxtest.Tensor{{Name: Input, Type: tensor.FP32, Dims: dims}},
-		Outputs: []onnxtest.Tensor{{Name: Output, Type: tensor.FP32, Dims: dims}},
-		Nodes:   []onnxtest.Node{onnxtest.NodeOf("Identity", []string{Input}, Output)},
-	}.Marshal()
+// config returns the model's config.pbtxt for a backend.
+func (m Model) config(backend string) string {
+	return fmt.Sprintf("backend: %q\nmax_batch_size: %d\n%sinstance_group [ { count: %d kind: KIND_CPU } ]\n%s",
+		backend, m.MaxBatch, m.Tensors, m.Instances, m.Settings)
+}
+
+// Identity returns a model on both servers that gives back the FP32 elements it
+// gets, width of them.
+func Identity(name string, width int) Model {
+	dims := []any{"N", width}
+	return Model{
+		Name: name, MaxBatch: 8, Instances: 1, Tensors: ports(Input, width, Output, width), Python: pythonIdentity,
+		Inputs: []load.Tensor{Random(Input, int64(width))},
+		ONNX: func() ([]byte, error) {
+			return onnxtest.Model{
+				Inputs:  []onnxtest.Tensor{{Name: Input, Type: tensor.FP32, Dims: dims}},
+				Outputs: []onnxtest.Tensor{{Name: Output, Type: tensor.FP32, Dims: dims}},
+				Nodes:   []onnxtest.Node{onnxtest.NodeOf("Identity", []string{Input}, Output)},
+			}.Marshal(), nil
+		},
+	}
 }
 
 const pythonIdentity = `import triton_python_backend_utils as pb
@@ -57,26 +77,23 @@ class TritonPythonModel:
         ]
 `
 
-// writeRepository makes dir anew as a repository of the models.
-func writeRepository(dir, backend, file string, content func(Model) []byte, models []Model) error {
-	if err := os.RemoveAll(dir); err != nil {
-		return err
+// ports returns the lines of config.pbtxt for one input and one output.
+func ports(input string, in int, output string, out int) string {
+	return fmt.Sprintf("input [ { name: %q data_type: TYPE_FP32 dims: [ %d ] } ]\noutput [ { name: %q data_type: TYPE_FP32 dims: [ %d ] } ]\n",
+		input, in, output, out)
+}
+
+// Random returns a tensor of one row with the given shape: numbers between 0 and
+// 1 with as many digits as a float32 has, the same ones every time.
+func Random(name string, shape ...int64) load.Tensor {
+	n := int64(1)
+	for _, d := range shape {
+		n *= d
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
+	rng := rand.New(rand.NewPCG(7, 7))
+	data := make([]float32, n)
+	for i := range data {
+		data[i] = rng.Float32()
 	}
-	for _, m := range models {
-		version := filepath.Join(dir, m.Name, "1")
-		if err := os.MkdirAll(version, 0o755); err != nil {
-			return err
-		}
-		config := fmt.Sprintf("backend: %q\n%s", backend, m.config())
-		if err := os.WriteFile(filepath.Join(dir, m.Name, "config.pbtxt"), []byte(config), 0o644); err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(version, file), content(m), 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
+	return load.Tensor{Name: name, Shape: append([]int64{1}, shape...), Data: data}
 }

@@ -13,8 +13,7 @@ func Shoal(path, work string, models ...Model) (Command, error) {
 		return Command{}, fmt.Errorf("%w; make build makes it", err)
 	}
 	repository := filepath.Join(work, fmt.Sprintf("shoal-models-%d", len(models)))
-	onnx := func(m Model) []byte { return m.onnx() }
-	if err := writeRepository(repository, "onnxruntime", "model.onnx", onnx, models); err != nil {
+	if err := WriteShoal(repository, models...); err != nil {
 		return Command{}, err
 	}
 	return Command{

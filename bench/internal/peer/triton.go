@@ -24,8 +24,7 @@ func Triton(venv, work string, models ...Model) (Command, error) {
 		return Command{}, err
 	}
 	repository := filepath.Join(work, fmt.Sprintf("triton-models-%d", len(models)))
-	python := func(Model) []byte { return []byte(pythonIdentity) }
-	if err := writeRepository(repository, "python", "model.py", python, models); err != nil {
+	if err := writeTriton(repository, models...); err != nil {
 		return Command{}, err
 	}
 	bin, err := filepath.Abs(filepath.Join(venv, "bin"))

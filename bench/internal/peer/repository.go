@@ -1,0 +1,49 @@
+package peer
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// WriteShoal makes dir anew as a repository of the models for Shoal.
+func WriteShoal(dir string, models ...Model) error {
+	return writeRepository(dir, "onnxruntime", "model.onnx", models, func(m Model) ([]byte, error) { return m.ONNX() })
+}
+
+// writeTriton makes dir anew as a repository of those models that Triton can run.
+func writeTriton(dir string, models ...Model) error {
+	var python []Model
+	for _, m := range models {
+		if m.Python != "" {
+			python = append(python, m)
+		}
+	}
+	return writeRepository(dir, "python", "model.py", python, func(m Model) ([]byte, error) { return []byte(m.Python), nil })
+}
+
+func writeRepository(dir, backend, file string, models []Model, content func(Model) ([]byte, error)) error {
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for _, m := range models {
+		b, err := content(m)
+		if err != nil {
+			return fmt.Errorf("model %q: %w", m.Name, err)
+		}
+		version := filepath.Join(dir, m.Name, "1")
+		if err := os.MkdirAll(version, 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, m.Name, "config.pbtxt"), []byte(m.config(backend)), 0o644); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(version, file), b, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
