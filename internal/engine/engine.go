@@ -255,8 +255,17 @@ func (e *Engine) Extensions() []string {
 }
 
 // Stop makes the server neither live nor ready and refuses new requests. Those
-// in flight go on.
-func (e *Engine) Stop() { e.stopping.Store(true) }
+// in flight go on; none waits for company any more.
+func (e *Engine) Stop() {
+	e.stopping.Store(true)
+	for _, m := range e.sorted() {
+		for _, slot := range m.versions {
+			if slot.v != nil {
+				slot.v.sched.Drain()
+			}
+		}
+	}
+}
 
 // Close stops the engine, waits for those in flight until ctx ends, then
 // frees the models. What is still running when ctx ends is left behind, since

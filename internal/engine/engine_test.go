@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,6 +18,7 @@ import (
 	"shoal/internal/backend/identity"
 	"shoal/internal/infer"
 	"shoal/internal/race"
+	"shoal/internal/sched"
 	"shoal/internal/status"
 	"shoal/internal/tensor"
 )
@@ -357,6 +359,29 @@ func TestCloseWaitsForRequestsInFlight(t *testing.T) {
 			t.Errorf("while stopping: got %v, live %v, ready %v, want Unavailable and neither", err, e.Live(), e.Ready())
 		}
 	})
+}
+
+func TestStopSendsOffWhatWaitsForCompany(t *testing.T) {
+	patient := strings.Replace(batchedInput, "dynamic_batching { }", "dynamic_batching { max_queue_delay_microseconds: 600000000 }", 1)
+	e := start(t, repo(t, map[string]string{"m/config.pbtxt": patient, "m/1/": ""}))
+	v, err := e.Version("m", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		inferZeros(t, v)
+	}()
+	for v.sched.(*sched.Batcher).Pending() == 0 {
+		runtime.Gosched()
+	}
+	e.Stop()
+	select {
+	case <-answered:
+	case <-time.After(10 * time.Second):
+		t.Fatal("got no answer 10s after Stop, want one at once: the queue delay is ten minutes")
+	}
 }
 
 func TestInferDoesNotAllocate(t *testing.T) {

@@ -266,17 +266,23 @@ func (b *Batcher) Pending() int {
 	return n
 }
 
+// Drain implements Scheduler.
+func (b *Batcher) Drain() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closing {
+		return
+	}
+	b.closing = true
+	if b.inside == 0 {
+		close(b.drained)
+	}
+	b.advance(time.Now())
+}
+
 // Close implements Scheduler.
 func (b *Batcher) Close() {
-	b.mu.Lock()
-	if !b.closing {
-		b.closing = true
-		if b.inside == 0 {
-			close(b.drained)
-		}
-		b.advance(time.Now())
-	}
-	b.mu.Unlock()
+	b.Drain()
 	<-b.drained
 	for _, w := range b.idle {
 		w.pauser.close()

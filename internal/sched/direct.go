@@ -153,16 +153,22 @@ func (d *Direct) Pending() int {
 	return d.queue.n
 }
 
+// Drain implements Scheduler.
+func (d *Direct) Drain() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closing {
+		return
+	}
+	d.closing = true
+	if len(d.idle) == len(d.all) {
+		close(d.drained)
+	}
+}
+
 // Close implements Scheduler.
 func (d *Direct) Close() {
-	d.mu.Lock()
-	if !d.closing {
-		d.closing = true
-		if len(d.idle) == len(d.all) {
-			close(d.drained)
-		}
-	}
-	d.mu.Unlock()
+	d.Drain()
 	<-d.drained
 }
 

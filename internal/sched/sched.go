@@ -16,8 +16,11 @@ type Scheduler interface {
 	// waits for it. Whatever Do returns, the caller owns r again.
 	Do(ctx context.Context, r *infer.Request) error
 
-	// Close refuses new requests, lets those in the queue finish and returns
-	// when no instance is running any more.
+	// Drain refuses new requests from now on and returns at once. Those in the
+	// queue wait for instances only, and no longer for company.
+	Drain()
+
+	// Close drains and returns when no instance is running any more.
 	Close()
 }
 
