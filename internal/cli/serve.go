@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strconv"
 	"text/tabwriter"
 	"time"
 
@@ -69,10 +70,14 @@ func serve(f *serveFlags, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	hold, err := holdBatches()
+	if err != nil {
+		return err
+	}
 	e := engine.New(engine.Options{
 		Name: f.id, Version: Version, Repositories: f.repositories, Backends: backends,
 		ConfigName: f.configName, NoAutoComplete: f.noAutoComplete || f.strictConfig,
-		AllOrNothing: f.exitOnError, LooseReadiness: !f.strictReady, Limiter: limiter, LoadThreads: f.loadThreads,
+		AllOrNothing: f.exitOnError, LooseReadiness: !f.strictReady, Limiter: limiter, HoldBatches: hold, LoadThreads: f.loadThreads,
 		ComputeTimes: f.metrics.settings.Summaries, Log: log,
 	})
 	life := startLife(log, time.Duration(f.exitTimeout)*time.Second)
@@ -95,6 +100,22 @@ func serve(f *serveFlags, stdout, stderr io.Writer) error {
 		showDemo(stdout, life.addresses["http"])
 	}
 	return life.wait(e)
+}
+
+// holdVariable holds the first requests of each batching model until so many
+// are queued. Triton's own tests and others written for it use it.
+const holdVariable = "TRITONSERVER_DELAY_SCHEDULER"
+
+func holdBatches() (int, error) {
+	text := os.Getenv(holdVariable)
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return 0, fmt.Errorf("the environment variable %s is %q, want a whole number from 0 on", holdVariable, text)
+	}
+	return n, nil
 }
 
 // backends returns the ways of running models that this server has.

@@ -36,6 +36,9 @@ type Options struct {
 	// Limiter holds back instances by the resources that they share; nil when
 	// nothing does.
 	Limiter *sched.Limiter
+	// HoldBatches keeps the first requests of each batching model queued until
+	// there are so many; for tests.
+	HoldBatches int
 	// LoadThreads is how many models load at once.
 	LoadThreads int
 	// ComputeTimes keeps how the times of an execution's parts are spread;

@@ -178,7 +178,7 @@ func (e *Engine) open(ctx context.Context, src repository.Entry, n int64, cfg *m
 		v.instances[len(v.instances)-1] = &sched.Limited{Instance: in, Ticket: ticket}
 	}
 	v.refs.Store(1)
-	if v.sched, err = startScheduler(cfg, sig, v.instances, &v.stats); err != nil {
+	if v.sched, err = e.startScheduler(cfg, sig, v.instances, &v.stats); err != nil {
 		return nil, err
 	}
 	v.loaded = time.Now()
@@ -187,11 +187,13 @@ func (e *Engine) open(ctx context.Context, src repository.Entry, n int64, cfg *m
 }
 
 // startScheduler returns the scheduler that a configuration asks for.
-func startScheduler(cfg *modelpb.ModelConfig, sig *model.Signature, instances []backend.Instance, record sched.Recorder) (sched.Scheduler, error) {
+func (e *Engine) startScheduler(cfg *modelpb.ModelConfig, sig *model.Signature, instances []backend.Instance, record sched.Recorder) (sched.Scheduler, error) {
 	if cfg.GetDynamicBatching() == nil {
 		return sched.StartDirect(instances, record), nil
 	}
-	return sched.StartBatcher(sched.NewBatcherConfig(cfg, sig), instances, record)
+	bc := sched.NewBatcherConfig(cfg, sig)
+	bc.Hold = e.opt.HoldBatches
+	return sched.StartBatcher(bc, instances, record)
 }
 
 // placements lists the instances that a normalised configuration asks for.

@@ -42,6 +42,7 @@ type Batcher struct {
 	view    []Candidate
 	more    int       // look again when so many rows wait; 0 at any arrival
 	armed   time.Time // when the timer will go off; zero when it will not
+	hold    int       // until so many wait, none is taken
 	inside  int       // calls that have no answer yet
 	crowd   int       // how many were inside at once of late
 	closing bool
@@ -75,6 +76,9 @@ type BatcherConfig struct {
 	// priority.
 	Levels       []QueuePolicy
 	DefaultLevel int
+	// Hold keeps the first requests in the queue until there are so many, for
+	// tests that want to find them together.
+	Hold int
 	// Signature tells which requests can be in one batch.
 	Signature *model.Signature
 }
@@ -91,7 +95,7 @@ func startBatcher(cfg BatcherConfig, instances []backend.Instance, record Record
 		record: record, workers: len(instances), drained: make(chan struct{}),
 		prefetch: len(cfg.Levels) == 1 && cfg.Levels[0].plain(),
 	}
-	b.queue.defaultLevel = cfg.DefaultLevel
+	b.queue.defaultLevel, b.hold = cfg.DefaultLevel, cfg.Hold
 	for _, p := range cfg.Levels {
 		b.queue.levels = append(b.queue.levels, level{policy: p})
 	}
@@ -129,30 +133,34 @@ func (b *Batcher) Do(ctx context.Context, r *infer.Request) error {
 	r.Queued = now
 	c.entry = entry{request: r, rows: max(r.Rows, 1), queued: now}
 	c.err = nil
-	if err := b.enter(c, now); err != nil {
+	leads, err := b.enter(c, now)
+	if err != nil {
 		r.Queued = time.Time{}
 		b.calls.Put(c)
 		return err
 	}
-	b.await(ctx, c)
-	err := c.err
+	if !leads || !b.lead(c) {
+		b.await(ctx, c)
+	}
+	err = c.err
 	c.entry, c.batch = entry{}, nil
 	b.calls.Put(c)
 	return err
 }
 
-// enter puts the call into the queue and does what has become due.
-func (b *Batcher) enter(c *call, now time.Time) error {
+// enter puts the call into the queue and does what has become due. It reports
+// whether the call leads a batch already.
+func (b *Batcher) enter(c *call, now time.Time) (leads bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closing {
-		return stopping(c.request)
+		return false, stopping(c.request)
 	}
 	c.level = b.queue.level(c.request.Priority)
 	l := &b.queue.levels[c.level]
 	l.expire(now, b.reject)
 	if l.full() {
-		return b.fullQueue(c, l)
+		return false, b.fullQueue(c, l)
 	}
 	if t := l.policy.timeout(c.request.Timeout); t > 0 {
 		c.expires = now.Add(t)
@@ -161,10 +169,14 @@ func (b *Batcher) enter(c *call, now time.Time) error {
 	b.inside++
 	b.crowd = max(b.crowd, b.inside)
 	if b.queue.rows() < b.more && c.expires.IsZero() {
-		return nil // the last decision still holds
+		return false, nil // the last decision still holds
 	}
 	b.advance(now)
-	return nil
+	if c.batch == nil || c.batch.worker == nil || c.batch.calls[0] != c {
+		return false, nil
+	}
+	<-c.signals // dispatch told it so
+	return true, nil
 }
 
 // await returns when the call has its answer. It leads the call's batch when it

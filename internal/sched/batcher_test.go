@@ -254,6 +254,20 @@ func TestBatcherALoneRequestWaitsExactlyTheDelay(t *testing.T) {
 	}
 }
 
+func TestBatcherHoldsTheFirstRequestsForTests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := BatcherConfig{Policy: Policy{MaxRows: 8, Preferred: []int{4, 6}}, Hold: 7}
+		b := startTest(t, cfg, 0)
+		for i := range 7 {
+			time.Sleep(ms)
+			b.send(string(rune('a'+i)), 1)
+		}
+		b.wg.Wait()
+		b.send("later", 1)
+		b.finish("7ms: a b c d e f", "7ms: g", "7ms: later")
+	})
+}
+
 func TestBatcherGathersWhileTheInstanceIsBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := startTest(t, plainPolicy, 10*ms)

@@ -12,7 +12,10 @@ func (b *Batcher) advance(now time.Time) {
 	for i := range b.queue.levels {
 		b.queue.levels[i].expire(now, b.reject)
 	}
-	b.more = 0
+	if b.queue.len() < b.hold && !b.closing {
+		return
+	}
+	b.hold, b.more = 0, 0
 	for b.room() && !b.queue.empty() {
 		d := b.policy.Decide(b.look(now))
 		if b.closing && d.Take == 0 && !d.Close {

@@ -25,13 +25,13 @@ func (b *Batcher) lead(c *call) bool {
 
 // gather lets goroutines that are about to bring requests have their turn
 // before the batch starts: one that starts at once is a small one. It expects as
-// many rows as have been inside at once of late, so a lone caller never waits,
+// many as have been inside at once of late, so a lone caller never waits,
 // and goes on for as long as more arrive, but no longer than a small part of
 // what the instance's last batch took.
 func (b *Batcher) gather(bt *batch) {
 	w := bt.worker
-	rows, wanted := b.openRows(bt)
-	if rows >= wanted {
+	here, wanted := b.company(bt)
+	if here >= wanted {
 		return
 	}
 	if w.lastRun < shortRun {
@@ -41,8 +41,8 @@ func (b *Batcher) gather(bt *batch) {
 	begin, pause := time.Now(), time.Duration(0)
 	for {
 		w.pauser.pause(pause)
-		before := rows
-		if rows, wanted = b.openRows(bt); rows >= wanted || (rows == before && pause > 0) {
+		before := here
+		if here, wanted = b.company(bt); here >= wanted || (here == before && pause > 0) {
 			return
 		}
 		pause = max(minPause, w.lastRun/gatherSteps)
@@ -63,15 +63,15 @@ const (
 	minPause    = 20 * time.Microsecond
 )
 
-// openRows returns the rows of a batch and how many it may gather; none more
-// when it is not open.
-func (b *Batcher) openRows(bt *batch) (rows, wanted int) {
+// company returns how many requests a batch has and how many it could have;
+// none more when it is not open or large enough.
+func (b *Batcher) company(bt *batch) (here, wanted int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.open != bt {
-		return bt.rows, 0
+	if b.open != bt || bt.rows >= b.policy.largest() {
+		return len(bt.calls), 0
 	}
-	return bt.rows, min(b.policy.largest(), b.crowd)
+	return len(bt.calls), b.crowd
 }
 
 // start closes the batch and returns what the instance is given.
@@ -83,7 +83,7 @@ func (b *Batcher) start(bt *batch) *infer.Batch {
 	}
 	b.merge(bt, now)
 	bt.started = true
-	b.crowd -= (b.crowd - b.inside) / 4 // forget slowly those who stay away
+	b.crowd -= (b.crowd - b.inside + 3) / 4 // forget slowly those who stay away
 	b.mu.Unlock()
 	run := bt.begin()
 	run.Times = infer.Times{Start: now}
@@ -124,7 +124,7 @@ func (b *Batcher) finish(bt *batch, leader *call, err error) bool {
 	}
 	b.mu.Lock()
 	b.idle = append(b.idle, bt.worker)
-	b.advance(time.Now())
+	b.advance(bt.run.Times.End)
 	bt.done = true
 	mine := !b.ordered
 	if mine {
