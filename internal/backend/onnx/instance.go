@@ -44,6 +44,7 @@ func (in *instance) Run(b *infer.Batch) error {
 	if err != nil {
 		return in.fault(err)
 	}
+	defer in.tidy(p)
 	if err := in.gather(p, in.live); err != nil {
 		return in.fault(err)
 	}

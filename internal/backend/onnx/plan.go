@@ -22,6 +22,9 @@ type plan struct {
 	made   []planned // the batch inputs
 	values []ort.Value
 	size   int // how much of the arena it uses
+	// text is the most that its tensors of strings can hold: a string that was
+	// long once keeps its memory.
+	text int
 }
 
 // A planned is the place of one input in a plan.
@@ -33,9 +36,13 @@ type planned struct {
 	size   int
 }
 
-// maxPlans bounds the plans of an instance. A batching model with fixed
-// dimensions has one per batch size.
-const maxPlans = 64
+const (
+	// maxPlans bounds the plans of an instance. A batching model with fixed
+	// dimensions has one per batch size.
+	maxPlans = 64
+	// stringSize is what ONNX Runtime needs for a string besides its content.
+	stringSize = 32
+)
 
 var seed = maphash.MakeSeed()
 
@@ -174,6 +181,10 @@ func (at *planned) lay(p *plan, t tensor.Type, rest *[]int64) tensor.Shape {
 	shape := tensor.Shape((*rest)[1 : 1+rank])
 	*rest = (*rest)[1+rank:]
 	size, _ := shape.Bytes(t) // none for strings, which ONNX Runtime keeps
+	if t == tensor.Bytes {
+		elements, _ := shape.Elements()
+		p.text += int(elements) * stringSize
+	}
 	at.offset, at.size = p.size, int(size)
 	p.size = align(p.size + at.size)
 	return shape
@@ -205,6 +216,18 @@ func (p *plan) release(lib *ort.Library) {
 	}
 }
 
+// tidy gives back what a run needed for itself alone. The plan is that of the
+// run, so the first.
+func (in *instance) tidy(p *plan) {
+	if p.text > keptSize {
+		p.release(in.model.lib)
+		in.plans = slices.Delete(in.plans, 0, 1)
+	}
+	if cap(in.scratch) > keptSize {
+		in.scratch = nil
+	}
+}
+
 // dropPlans frees all plans, because the memory that they refer to goes.
 func (in *instance) dropPlans() {
 	for _, p := range in.plans {
@@ -221,7 +244,8 @@ func (in *instance) gather(p *plan, requests []*infer.Request) error {
 	for i := range p.inputs {
 		at := &p.inputs[i]
 		if at.port.Type == tensor.Bytes {
-			if err := in.gatherStrings(p.values[i], at, requests); err != nil {
+			n, err := in.gatherStrings(p.values[i], at, requests)
+			if p.text += n; err != nil {
 				return err
 			}
 			continue

@@ -47,20 +47,21 @@ func (in *instance) contiguous(d infer.Data) []byte {
 }
 
 // gatherStrings puts the elements of all requests, which checkStrings has seen,
-// into a tensor of strings.
-func (in *instance) gatherStrings(v ort.Value, at *planned, requests []*infer.Request) error {
+// into a tensor of strings. It returns the number of bytes.
+func (in *instance) gatherStrings(v ort.Value, at *planned, requests []*infer.Request) (total int, err error) {
 	element := 0
 	for _, r := range requests {
+		total += r.Inputs[at.place].Data.Size()
 		for data := in.contiguous(r.Inputs[at.place].Data); len(data) > 0; element++ {
 			size := int(binary.LittleEndian.Uint32(data))
 			data = data[prefix:]
 			if err := in.call.SetString(v, element, data[:size]); err != nil {
-				return err
+				return total, err
 			}
 			data = data[size:]
 		}
 	}
-	return nil
+	return total, nil
 }
 
 // readStrings brings the elements of a tensor of strings into the slot's
