@@ -42,7 +42,9 @@ func manyShapes(t *testing.T) *instance {
 	again.Name = "AGAIN"
 	return start(t, onnxtest.Model{
 		Inputs: []onnxtest.Tensor{
-			{Name: "IN", Type: tensor.FP32, Dims: []any{"T"}}, strings, {Name: "ROW", Type: tensor.FP32, Dims: []any{"N", 2}},
+			{Name: "IN", Type: tensor.FP32, Dims: []any{"T"}},
+			strings,
+			{Name: "ROW", Type: tensor.FP32, Dims: []any{"N", 2}},
 			{Name: "ENDS", Type: tensor.Int32, Dims: []any{"n"}},
 		},
 		Outputs: []onnxtest.Tensor{
