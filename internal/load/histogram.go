@@ -1,15 +1,17 @@
 package load
 
 import (
+	"math"
 	"math/bits"
+	"slices"
 	"time"
 )
 
 const (
 	// subBits fixes the precision: 2^subBits buckets for each power of two, so
-	// that a bucket is at most 1/64 of its value wide and its middle at most
-	// 0.8 % from what was recorded.
-	subBits    = 6
+	// that a bucket is at most 1/512 of its value wide and its middle at most
+	// 0.1 % from what was recorded.
+	subBits    = 9
 	subBuckets = 1 << subBits
 	// The first 2*subBuckets values have a bucket each; every further power of
 	// two up to 2^63 has subBuckets of them.
@@ -17,33 +19,48 @@ const (
 )
 
 // A Histogram counts durations in log-linear buckets, as HdrHistogram does. It is
-// our own because the whole of it is two index formulas: a fixed array without
-// pointers, no range to choose beforehand and no allocation on the path it
-// measures. The zero value is empty and ready. It is not safe for concurrent
-// use: each caller has its own, and Merge adds them up.
+// our own because the whole of it is two index formulas: no range to choose
+// beforehand, and it allocates only while the longest duration grows. The zero
+// value is empty and ready. It is not safe for concurrent use: each caller has its
+// own, and Merge adds them up.
 type Histogram struct {
-	counts   [bucketCount]uint64
+	counts   []uint64 // up to the highest bucket used so far, and some
 	n        uint64
 	sum      float64 // of nanoseconds; a float does not overflow in a long run
+	squares  float64
 	min, max time.Duration
 }
 
 // Record counts d; a negative duration (a clock that was set back) counts as zero.
 func (h *Histogram) Record(d time.Duration) {
 	d = max(d, 0)
-	h.counts[bucketOf(uint64(d))]++
+	i := bucketOf(uint64(d))
+	if i >= len(h.counts) {
+		h.grow(i)
+	}
+	h.counts[i]++
 	if h.n == 0 || d < h.min {
 		h.min = d
 	}
 	h.max = max(h.max, d)
 	h.n++
 	h.sum += float64(d)
+	h.squares += float64(d) * float64(d)
+}
+
+// grow makes room for bucket i and the rest of its power of two.
+func (h *Histogram) grow(i int) {
+	size := min((i/subBuckets+1)*subBuckets, bucketCount)
+	h.counts = append(slices.Grow(h.counts, size-len(h.counts)), make([]uint64, size-len(h.counts))...)
 }
 
 // Merge adds all that o has counted to h.
 func (h *Histogram) Merge(o *Histogram) {
 	if o.n == 0 {
 		return
+	}
+	if len(o.counts) > len(h.counts) {
+		h.grow(len(o.counts) - 1)
 	}
 	for i, c := range o.counts {
 		h.counts[i] += c
@@ -54,6 +71,7 @@ func (h *Histogram) Merge(o *Histogram) {
 	h.max = max(h.max, o.max)
 	h.n += o.n
 	h.sum += o.sum
+	h.squares += o.squares
 }
 
 // Count returns how many durations were recorded.
@@ -73,8 +91,19 @@ func (h *Histogram) Mean() time.Duration {
 	return time.Duration(h.sum / float64(h.n))
 }
 
+// Deviation returns the standard deviation of what was recorded, taken as a
+// sample; zero when there are fewer than two.
+func (h *Histogram) Deviation() time.Duration {
+	if h.n < 2 {
+		return 0
+	}
+	n := float64(h.n)
+	variance := (h.squares - h.sum*h.sum/n) / (n - 1)
+	return time.Duration(math.Sqrt(max(variance, 0))) // rounding may take it below zero
+}
+
 // Quantile returns the duration that the fraction q of all recorded ones do not
-// exceed, within 0.8 %: Quantile(0.5) is the median. A q outside 0 to 1 is taken
+// exceed, within 0.1 %: Quantile(0.5) is the median. A q outside 0 to 1 is taken
 // as the nearer of the two. It is zero when nothing was recorded.
 func (h *Histogram) Quantile(q float64) time.Duration {
 	if h.n == 0 {
@@ -112,6 +141,14 @@ func middleOf(i int) time.Duration {
 		return time.Duration(i)
 	}
 	shift := i/subBuckets - 1
-	low := uint64(i-shift*subBuckets) << shift
-	return time.Duration(low + (uint64(1)<<shift-1)/2)
+	return lowerOf(i) + time.Duration((uint64(1)<<shift-1)/2)
+}
+
+// lowerOf returns the smallest value that falls into bucket i.
+func lowerOf(i int) time.Duration {
+	if i < 2*subBuckets {
+		return time.Duration(i)
+	}
+	shift := i/subBuckets - 1
+	return time.Duration(uint64(i-shift*subBuckets) << shift)
 }
