@@ -29,6 +29,7 @@ var floors = [][]string{
 	{"internal/engine"},
 	{"internal/protocol/kservegrpc/inferencepb"},
 	{"internal/protocol/kservehttp", "internal/protocol/kservegrpc", "internal/metrics", "internal/demo", "internal/load"},
+	{"internal/client"},
 	{"internal/perf"},
 	{"internal/cli", "bench/internal/peer", "bench/internal/report"},
 	{"bench/internal/measure"},

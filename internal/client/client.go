@@ -1,0 +1,114 @@
+// Package client is the client side of the v2 protocol: what a server and a model
+// say of themselves, over HTTP or gRPC, and infer requests from typed tensors as
+// the bytes that go over the wire. The perf command stands on it.
+//
+// An [API] is for questions, not for load: it is safe for concurrent use and
+// lives from [OpenHTTP] or [OpenGRPC] to Close. Requests are encoded once by
+// [EncodeHTTP] and [EncodeGRPC] and sent by whoever makes load.
+package client
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"strings"
+
+	"shoal/internal/model/modelpb"
+	pb "shoal/internal/protocol/kservegrpc/inferencepb"
+)
+
+// An API asks a server about itself. An empty version means the newest, of
+// statistics all of them. Errors are the server's own words where it has any.
+type API interface {
+	// Server returns the server's name, version and extensions.
+	Server(ctx context.Context) (*pb.ServerMetadataResponse, error)
+	// Model returns a model's inputs and outputs.
+	Model(ctx context.Context, name, version string) (*pb.ModelMetadataResponse, error)
+	// Config returns a model's configuration.
+	Config(ctx context.Context, name, version string) (*modelpb.ModelConfig, error)
+	// Statistics returns what the server has counted for a model, by version.
+	Statistics(ctx context.Context, name, version string) ([]*pb.ModelStatistics, error)
+	// Close ends the connections.
+	Close() error
+}
+
+// ErrUnreachable is wrapped by errors about a server that cannot be connected to.
+var ErrUnreachable = errors.New("the server cannot be reached")
+
+// Options are what both protocols share.
+type Options struct {
+	Address string      // host:port
+	TLS     *tls.Config // nil: no TLS
+	Header  []Header    // sent with every question
+}
+
+// A Header is an HTTP header, or gRPC metadata.
+type Header struct{ Name, Value string }
+
+// ParseHeader reads "Name: value", as curl and perf_analyzer write it.
+func ParseHeader(line string) (Header, error) {
+	name, value, ok := strings.Cut(line, ":")
+	name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+	if !ok || !token(name) {
+		return Header{}, fmt.Errorf("%q is not a header; want Name: value", line)
+	}
+	if strings.ContainsAny(value, "\r\n\x00") {
+		return Header{}, fmt.Errorf("the value of header %s has a line break in it", name)
+	}
+	return Header{name, value}, nil
+}
+
+// token says whether s may be the name of a header.
+func token(s string) bool {
+	const others = "!#$%&'*+-.^_`|~"
+	for _, c := range []byte(s) {
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		if !letter && strings.IndexByte(others, c) < 0 {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// An Address says where a server is and whether it wants TLS.
+type Address struct {
+	Host   string // host:port
+	Prefix string // in front of every HTTP path, without a slash at the end
+	TLS    bool
+}
+
+// ParseAddress reads host:port, or a URL with http or https; port is used when
+// none is given.
+func ParseAddress(s string, port int) (Address, error) {
+	a := Address{}
+	rest := s
+	if scheme, after, ok := strings.Cut(s, "://"); ok {
+		rest = after
+		switch strings.ToLower(scheme) {
+		case "http", "grpc":
+		case "https", "grpcs":
+			a.TLS = true
+		default:
+			return Address{}, fmt.Errorf("%q: scheme %q is not known; use host:port, http:// or https://", s, scheme)
+		}
+	}
+	host, path, _ := strings.Cut(rest, "/")
+	if path = strings.Trim(path, "/"); path != "" {
+		a.Prefix = "/" + path
+	}
+	if host == "" || strings.ContainsAny(rest, " \t\r\n?#@") {
+		return Address{}, fmt.Errorf("%q is not an address; want host:port", s)
+	}
+	a.Host = withPort(host, port)
+	return a, nil
+}
+
+// withPort adds the port to a host that has none.
+func withPort(host string, port int) string {
+	bare := strings.HasSuffix(host, "]") // an IPv6 address without a port
+	if !bare && strings.Contains(host, ":") {
+		return host
+	}
+	return fmt.Sprintf("%s:%d", host, port)
+}

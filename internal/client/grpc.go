@@ -1,0 +1,90 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"shoal/internal/model/modelpb"
+	pb "shoal/internal/protocol/kservegrpc/inferencepb"
+)
+
+type grpcAPI struct {
+	conn   *grpc.ClientConn
+	header metadata.MD
+	pb.GRPCInferenceServiceClient
+}
+
+// OpenGRPC returns an API over gRPC. Nothing is connected until it is asked.
+func OpenGRPC(o Options) (API, error) {
+	creds := insecure.NewCredentials()
+	if o.TLS != nil {
+		creds = credentials.NewTLS(o.TLS)
+	}
+	conn, err := grpc.NewClient("passthrough:///"+o.Address, grpc.WithTransportCredentials(creds),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32)))
+	if err != nil {
+		return nil, err
+	}
+	header := metadata.MD{}
+	for _, h := range o.Header {
+		header.Append(strings.ToLower(h.Name), h.Value)
+	}
+	return &grpcAPI{conn, header, pb.NewGRPCInferenceServiceClient(conn)}, nil
+}
+
+func (c *grpcAPI) Server(ctx context.Context) (*pb.ServerMetadataResponse, error) {
+	ctx, cancel := c.question(ctx)
+	defer cancel()
+	m, err := c.ServerMetadata(ctx, &pb.ServerMetadataRequest{})
+	return m, plain(err)
+}
+
+func (c *grpcAPI) Model(ctx context.Context, name, version string) (*pb.ModelMetadataResponse, error) {
+	ctx, cancel := c.question(ctx)
+	defer cancel()
+	m, err := c.ModelMetadata(ctx, &pb.ModelMetadataRequest{Name: name, Version: version})
+	return m, plain(err)
+}
+
+func (c *grpcAPI) Config(ctx context.Context, name, version string) (*modelpb.ModelConfig, error) {
+	ctx, cancel := c.question(ctx)
+	defer cancel()
+	m, err := c.ModelConfig(ctx, &pb.ModelConfigRequest{Name: name, Version: version})
+	return m.GetConfig(), plain(err)
+}
+
+func (c *grpcAPI) Statistics(ctx context.Context, name, version string) ([]*pb.ModelStatistics, error) {
+	ctx, cancel := c.question(ctx)
+	defer cancel()
+	m, err := c.ModelStatistics(ctx, &pb.ModelStatisticsRequest{Name: name, Version: version})
+	return m.GetModelStats(), plain(err)
+}
+
+func (c *grpcAPI) Close() error { return c.conn.Close() }
+
+func (c *grpcAPI) question(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	return metadata.NewOutgoingContext(ctx, c.header), cancel
+}
+
+// plain takes the wrapping of gRPC off an error.
+func plain(err error) error {
+	if err == nil {
+		return nil
+	}
+	s := status.Convert(err)
+	if s.Code() == codes.Unavailable && strings.Contains(s.Message(), "dial") {
+		return fmt.Errorf("%w: %s", ErrUnreachable, s.Message())
+	}
+	return errors.New(s.Message())
+}

@@ -1,0 +1,134 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"shoal/internal/model/modelpb"
+	pb "shoal/internal/protocol/kservegrpc/inferencepb"
+)
+
+const (
+	// maxAnswer bounds what an answer may take in memory.
+	maxAnswer = 64 << 20
+	// answerTimeout ends a question that a hung server does not answer.
+	answerTimeout = 30 * time.Second
+)
+
+type httpAPI struct {
+	base   string
+	header []Header
+	http   *http.Client
+}
+
+// OpenHTTP returns an API over HTTP. Nothing is connected until it is asked.
+func OpenHTTP(o Options, prefix string) API {
+	scheme := "http://"
+	if o.TLS != nil {
+		scheme = "https://"
+	}
+	t := &http.Transport{TLSClientConfig: o.TLS, MaxIdleConnsPerHost: 1}
+	return &httpAPI{base: scheme + o.Address + prefix, header: o.Header, http: &http.Client{Transport: t, Timeout: answerTimeout}}
+}
+
+func (c *httpAPI) Server(ctx context.Context) (*pb.ServerMetadataResponse, error) {
+	m := &pb.ServerMetadataResponse{}
+	return m, c.ask(ctx, "/v2", m)
+}
+
+func (c *httpAPI) Model(ctx context.Context, name, version string) (*pb.ModelMetadataResponse, error) {
+	m := &pb.ModelMetadataResponse{}
+	return m, c.ask(ctx, modelPath(name, version), m)
+}
+
+func (c *httpAPI) Config(ctx context.Context, name, version string) (*modelpb.ModelConfig, error) {
+	m := &modelpb.ModelConfig{}
+	return m, c.ask(ctx, modelPath(name, version)+"/config", m)
+}
+
+func (c *httpAPI) Statistics(ctx context.Context, name, version string) ([]*pb.ModelStatistics, error) {
+	m := &pb.ModelStatisticsResponse{}
+	err := c.ask(ctx, modelPath(name, version)+"/stats", m)
+	return m.GetModelStats(), err
+}
+
+func (c *httpAPI) Close() error {
+	c.http.CloseIdleConnections()
+	return nil
+}
+
+// modelPath returns the path of a model or of one version of it.
+func modelPath(name, version string) string {
+	path := "/v2/models/" + url.PathEscape(name)
+	if version != "" {
+		path += "/versions/" + url.PathEscape(version)
+	}
+	return path
+}
+
+// ask gets a path and reads the JSON that it answers with, which is that of the
+// message; fields that are not known here are passed over.
+func (c *httpAPI) ask(ctx context.Context, path string, m proto.Message) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+path, http.NoBody)
+	if err != nil {
+		return err
+	}
+	for _, h := range c.header {
+		req.Header.Add(h.Name, h.Value)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return unreachable(err)
+	}
+	defer func() { _ = resp.Body.Close() }() // it was read, or is not wanted
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return fmt.Errorf("the answer to GET %s broke off: %w", path, err)
+	case len(body) > maxAnswer:
+		return fmt.Errorf("the answer to GET %s has more than %d bytes", path, maxAnswer)
+	case resp.StatusCode != http.StatusOK:
+		return errors.New(ErrorText(resp.StatusCode, body))
+	}
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(body, m); err != nil {
+		return fmt.Errorf("the answer to GET %s is not what a v2 server gives: %w", path, err)
+	}
+	return nil
+}
+
+// ErrorText returns what an HTTP error says: the server's own words where the
+// body has them.
+func ErrorText(status int, body []byte) string {
+	var answer struct{ Error string }
+	if json.Unmarshal(body, &answer) == nil && answer.Error != "" {
+		return answer.Error
+	}
+	if len(body) == 0 {
+		return fmt.Sprintf("HTTP %d %s", status, http.StatusText(status))
+	}
+	return fmt.Sprintf("HTTP %d %s: %.300s", status, http.StatusText(status), body)
+}
+
+// unreachable takes the method and the URL off an error of the HTTP client and
+// marks those about the connection.
+func unreachable(err error) error {
+	var outer *url.Error
+	if errors.As(err, &outer) {
+		err = outer.Err
+	}
+	var inner *net.OpError
+	if errors.As(err, &inner) && inner.Op == "dial" {
+		return fmt.Errorf("%w: %w", ErrUnreachable, err)
+	}
+	return err
+}
