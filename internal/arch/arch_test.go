@@ -28,7 +28,7 @@ var floors = [][]string{
 	{"internal/backend/identity", "internal/backend/onnx", "internal/repository"},
 	{"internal/engine"},
 	{"internal/protocol/kservegrpc/inferencepb"},
-	{"internal/protocol/kservehttp", "internal/protocol/kservegrpc", "internal/metrics", "internal/demo", "internal/load"},
+	{"internal/protocol/kservehttp", "internal/protocol/kservegrpc", "internal/metrics", "internal/demo", "internal/load", "internal/top"},
 	{"internal/client"},
 	{"internal/perf"},
 	{"internal/cli", "bench/internal/peer", "bench/internal/report"},

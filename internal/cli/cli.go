@@ -57,7 +57,8 @@ func newRoot() *cobra.Command {
 same model repositories and to the same clients as NVIDIA Triton.`,
 		Example: `  shoal runtime install                    get ONNX Runtime, once
   shoal serve --demo                       try it without any files
-  shoal serve --model-repository ./models  serve your own models`,
+  shoal serve --model-repository ./models  serve your own models
+  shoal top                                watch how it is doing`,
 		Version:       Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -66,7 +67,7 @@ same model repositories and to the same clients as NVIDIA Triton.`,
 	}
 	root.SetVersionTemplate("shoal {{.Version}}\n")
 	root.SetFlagErrorFunc(misused)
-	root.AddCommand(newServe(shoalDefaults), newRuntime())
+	root.AddCommand(newServe(shoalDefaults), newTop(), newRuntime())
 	for _, c := range append(root.Commands(), root) {
 		checkArgs(c)
 	}

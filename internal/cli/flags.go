@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -41,6 +42,11 @@ func (g *flagGroup) texts(p *[]string, name, help string) {
 
 func (g *flagGroup) number(p *int, name string, value int, help string) {
 	g.set.IntVar(p, name, value, help)
+	g.note(name)
+}
+
+func (g *flagGroup) span(p *time.Duration, name string, value time.Duration, help string) {
+	g.set.DurationVar(p, name, value, help)
 	g.note(name)
 }
 
@@ -103,7 +109,7 @@ func (i *ignored) Set(s string) error { *i = ignored(s); return nil }
 // groupedUsage prints a command's flags by group, in the order of definition.
 func groupedUsage(cmd *cobra.Command) error {
 	w := cmd.OutOrStderr()
-	fmt.Fprintf(w, "Usage:\n  %s [flags]\n", cmd.CommandPath())
+	fmt.Fprintf(w, "Usage:\n  %s\n", cmd.UseLine())
 	if cmd.HasExample() {
 		fmt.Fprintf(w, "\nExamples:\n%s\n", cmd.Example)
 	}

@@ -1,0 +1,142 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/charmbracelet/x/term"
+	"github.com/spf13/cobra"
+
+	"shoal/internal/top"
+)
+
+// topFlags are the flags of the top command.
+type topFlags struct {
+	metrics  []string
+	interval time.Duration
+	timeout  time.Duration
+	once     bool
+	json     bool
+}
+
+func newTop() *cobra.Command {
+	f := &topFlags{}
+	cmd := &cobra.Command{
+		Use:   "top [URL...]",
+		Short: "Show how a running server is doing: rates, latency, batches, queues",
+		Long: `Top shows the models of running servers, one line each, and what they do: requests
+and rows a second, latency, the mean batch, requests that wait, busy instances and
+failures. It reads /v2/models/stats, /v2/repository/index and the metrics of each
+server; the first two suffice for most columns. A Triton server works too.
+
+URL is the server's HTTP address, http://localhost:8000 unless you say otherwise.
+Its metrics are looked for two ports on; --metrics-url says where else.`,
+		Example: `  shoal top                                the server on this machine
+  shoal top gpu1:8000 gpu2:8000            two servers in one table
+  shoal top --once                         a table of the next second, for a ticket
+  shoal top --once --json | jq '.models[] | select(.p99_seconds > 0.1) | .model'`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			targets, err := f.targets(args)
+			if err == nil {
+				err = f.check(cmd.OutOrStdout())
+			}
+			if err != nil {
+				return misused(cmd, err)
+			}
+			return f.run(cmd, targets)
+		},
+		Args: cobra.ArbitraryArgs,
+	}
+	g := group(cmd, "What to read")
+	g.texts(&f.metrics, "metrics-url", "`URL` of a server's metrics, when they are not two ports on; once for each server, in their order")
+	g.span(&f.interval, "interval", time.Second, "`time` between two readings, which rates and quantiles are of")
+	g.span(&f.timeout, "timeout", 5*time.Second, "`time` that a server may take to answer")
+	g = group(cmd, "How to show it")
+	g.toggle(&f.once, "once", "show one interval as a table and leave")
+	g.toggle(&f.json, "json", "with --once: print JSON, with every figure and null for what is not known")
+	cmd.SetUsageFunc(groupedUsage)
+	return cmd
+}
+
+const defaultServer = "http://localhost:8000"
+
+func (f *topFlags) targets(args []string) ([]top.Target, error) {
+	if len(args) == 0 {
+		args = []string{defaultServer}
+	}
+	if len(f.metrics) > len(args) {
+		return nil, fmt.Errorf("--metrics-url is given %d times for %d servers", len(f.metrics), len(args))
+	}
+	var list []top.Target
+	var errs []error
+	for i, arg := range args {
+		metrics := ""
+		if i < len(f.metrics) {
+			metrics = f.metrics[i]
+		}
+		t, err := top.ParseTarget(arg, metrics)
+		list, errs = append(list, t), append(errs, err)
+	}
+	return list, errors.Join(errs...)
+}
+
+// minInterval keeps a slip of the finger from being a load test.
+const minInterval = 50 * time.Millisecond
+
+func (f *topFlags) check(stdout io.Writer) error {
+	if f.interval < minInterval {
+		return fmt.Errorf("--interval is %v, want %v or more", f.interval, minInterval)
+	}
+	if f.timeout <= 0 {
+		return fmt.Errorf("--timeout is %v, want more than 0", f.timeout)
+	}
+	if f.json && !f.once {
+		return errors.New("--json goes with --once; run it again and again for a series")
+	}
+	if file, ok := stdout.(*os.File); !f.once && (!ok || !term.IsTerminal(file.Fd())) {
+		return errors.New("the live view needs a terminal; use --once for a table, or --once --json, that can be piped")
+	}
+	return nil
+}
+
+func (f *topFlags) run(cmd *cobra.Command, targets []top.Target) error {
+	ctx, cancel := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	p := top.NewPoller(targets, f.timeout)
+	if !f.once {
+		return top.Run(ctx, p, f.interval, os.Stdin, cmd.OutOrStdout())
+	}
+	r, err := top.Once(ctx, p, f.interval)
+	if err != nil {
+		return err
+	}
+	return f.print(cmd, &r)
+}
+
+// print writes one report, and what is missing from it to standard error.
+func (f *topFlags) print(cmd *cobra.Command, r *top.Report) error {
+	faults := r.Faults()
+	write := r.WriteTable
+	switch {
+	case f.json:
+		write = r.WriteJSON
+	case r.Failed():
+		return errors.New(strings.Join(faults, "\n"))
+	}
+	for _, fault := range faults {
+		fmt.Fprintf(cmd.ErrOrStderr(), "shoal: %s\n", fault)
+	}
+	if err := write(cmd.OutOrStdout()); err != nil {
+		return err
+	}
+	if !r.Reached() {
+		return errors.New("not every server could be read")
+	}
+	return nil
+}

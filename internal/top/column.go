@@ -1,0 +1,132 @@
+package top
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// A column is one figure of each row.
+type column struct {
+	title string
+	text  func(*Row) string
+	// value is what rows are sorted by, the largest first; nil sorts by text.
+	value func(*Row) *float64
+}
+
+func (c *column) right() bool { return c.value != nil }
+
+var serverColumn = column{"SERVER", func(r *Row) string { return r.Server }, nil}
+
+var modelColumns = []column{
+	{"MODEL", func(r *Row) string { return r.Model }, nil},
+	{"VER", func(r *Row) string { return r.Version }, nil},
+	{"STATE", func(r *Row) string { return r.State }, nil},
+	{"REQ/S", func(r *Row) string { return rate(r.Requests) }, func(r *Row) *float64 { return r.Requests }},
+	{"ROWS/S", func(r *Row) string { return rate(r.Rows) }, func(r *Row) *float64 { return r.Rows }},
+	{"MEAN", func(r *Row) string { return duration(r.Mean) }, func(r *Row) *float64 { return r.Mean }},
+	{"P50", func(r *Row) string { return duration(r.P50) }, func(r *Row) *float64 { return r.P50 }},
+	{"P99", func(r *Row) string { return duration(r.P99) }, func(r *Row) *float64 { return r.P99 }},
+	{"BATCH", func(r *Row) string { return decimal(r.Batch) }, func(r *Row) *float64 { return r.Batch }},
+	{"QUEUE", func(r *Row) string { return whole(r.Queue) }, func(r *Row) *float64 { return r.Queue }},
+	{"BUSY", busy, func(r *Row) *float64 { return r.Busy }},
+	{"FAIL/S", func(r *Row) string { return rate(r.failures()) }, (*Row).failures},
+}
+
+// columns returns the columns for so many servers.
+func columns(servers int) []column {
+	if servers > 1 {
+		return append([]column{serverColumn}, modelColumns...)
+	}
+	return modelColumns
+}
+
+// failures are requests that failed or were refused.
+func (r *Row) failures() *float64 { return plus(r.Failures, r.Refused) }
+
+// unknown stands for a figure that the server did not tell.
+const unknown = "-"
+
+func rate(v *float64) string {
+	switch {
+	case v == nil:
+		return unknown
+	case *v == 0 || *v >= 100:
+		return fmt.Sprintf("%.0f", *v)
+	}
+	return fmt.Sprintf("%.1f", *v)
+}
+
+func decimal(v *float64) string {
+	if v == nil {
+		return unknown
+	}
+	return fmt.Sprintf("%.1f", *v)
+}
+
+func whole(v *float64) string {
+	if v == nil {
+		return unknown
+	}
+	return fmt.Sprintf("%.0f", *v)
+}
+
+// duration shows seconds with three digits.
+func duration(v *float64) string {
+	if v == nil {
+		return unknown
+	}
+	d := time.Duration(min(*v, maxSeconds) * float64(time.Second))
+	round := time.Nanosecond
+	for round*1000 <= d {
+		round *= 10
+	}
+	return d.Round(round).String()
+}
+
+// maxSeconds keeps what a server says within what a duration can hold.
+const maxSeconds = 1e9
+
+func busy(r *Row) string {
+	if r.Busy == nil || r.Instances == nil {
+		return unknown
+	}
+	return fmt.Sprintf("%.0f/%.0f", *r.Busy, *r.Instances)
+}
+
+// order sorts rows by a column: figures the largest first, text alphabetically,
+// either way what is not known last. Equal rows keep their order.
+func order(rows []Row, c *column, reverse bool) {
+	sign := 1
+	if reverse {
+		sign = -1
+	}
+	slices.SortStableFunc(rows, func(a, b Row) int {
+		if c.value == nil {
+			return sign * strings.Compare(c.text(&a), c.text(&b))
+		}
+		x, y := c.value(&a), c.value(&b)
+		switch {
+		case x == nil && y == nil:
+			return 0
+		case x == nil:
+			return 1
+		case y == nil:
+			return -1
+		}
+		return sign * cmp.Compare(*y, *x)
+	})
+}
+
+// printable returns text from a server without what could steer a terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '\uFFFD'
+	}, s)
+}

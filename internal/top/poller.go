@@ -1,0 +1,71 @@
+package top
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// A Poller reads servers again and again and tells what happened in between.
+// It is for one goroutine.
+type Poller struct {
+	targets []Target
+	clients []*Client
+	last    []*Sample // by target; nil before the first, and after a failure
+}
+
+// NewPoller returns a poller. It gives up on an answer after timeout.
+func NewPoller(targets []Target, timeout time.Duration) *Poller {
+	p := &Poller{targets: targets, last: make([]*Sample, len(targets))}
+	for _, t := range targets {
+		p.clients = append(p.clients, NewClient(t, timeout))
+	}
+	return p
+}
+
+// Poll reads every server, side by side. A server that cannot be read has its
+// error in the report.
+func (p *Poller) Poll(ctx context.Context) Report {
+	samples, errs := make([]*Sample, len(p.targets)), make([]error, len(p.targets))
+	var wg sync.WaitGroup
+	for i, c := range p.clients {
+		wg.Go(func() { samples[i], errs[i] = c.Sample(ctx) })
+	}
+	wg.Wait()
+	r := Report{Time: time.Now(), Models: []Row{}}
+	for i, t := range p.targets {
+		server := Server{URL: t.URL}
+		before, now := p.last[i], samples[i]
+		p.last[i] = now
+		if errs[i] != nil {
+			server.Error = errs[i].Error()
+			r.Servers = append(r.Servers, server)
+			continue
+		}
+		if now.NoMetrics != nil {
+			server.NoDetail = now.NoMetrics.Error()
+		}
+		if before != nil {
+			server.Interval = now.At.Sub(before.At).Seconds()
+		}
+		server.CPU = now.CPU
+		r.Servers = append(r.Servers, server)
+		r.Models = append(r.Models, compare(t.URL, before, now)...)
+	}
+	r.Total = total(r.Models)
+	return r
+}
+
+// Once returns what happened in one interval from now on.
+func Once(ctx context.Context, p *Poller, interval time.Duration) (Report, error) {
+	r := p.Poll(ctx)
+	if r.Failed() {
+		return r, ctx.Err() // waiting would not help
+	}
+	select {
+	case <-time.After(interval):
+	case <-ctx.Done():
+		return r, ctx.Err()
+	}
+	return p.Poll(ctx), ctx.Err()
+}

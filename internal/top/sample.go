@@ -1,0 +1,54 @@
+package top
+
+import "time"
+
+// A Sample is what a server told of itself at one time.
+type Sample struct {
+	At     time.Time
+	Models []Model // by name and version
+	CPU    *float64
+	// NoMetrics is why the metrics could not be read, nil if they were. What
+	// only they know is missing then.
+	NoMetrics error
+}
+
+// A Model is a version of a model in a Sample. Its counters are since it was
+// loaded; a nil pointer is what the server did not tell.
+type Model struct {
+	Name, Version, State, Reason string
+
+	Stats           *Stats
+	Refused         *float64
+	Queue           *float64
+	Instances, Busy *float64
+	RequestTime     *Spread
+	BatchesByReason map[string]float64
+	QueueTime       *Spread
+}
+
+// Stats are the counters of the statistics extension.
+type Stats struct {
+	Success, SuccessNs, Fail float64
+	QueueNs                  float64
+	Inferences, Executions   float64
+}
+
+// find returns the model with that name and version, nil if it is not there.
+func (s *Sample) find(name, version string) *Model {
+	for i := range s.Models {
+		if s.Models[i].Name == name && s.Models[i].Version == version {
+			return &s.Models[i]
+		}
+	}
+	return nil
+}
+
+// at returns the model with that name and version, adding it if need be. The
+// pointer is valid until the next call.
+func (s *Sample) at(name, version string) *Model {
+	if m := s.find(name, version); m != nil {
+		return m
+	}
+	s.Models = append(s.Models, Model{Name: name, Version: version})
+	return &s.Models[len(s.Models)-1]
+}

@@ -1,0 +1,76 @@
+// Package top shows how a running server is doing: it reads the statistics,
+// the repository index and the metrics over HTTP, works out what happened between
+// two readings and shows it as a live view, a table or JSON. It knows the wire
+// only, so it works on a Triton server too, with fewer columns filled.
+package top
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// A Target says where a server is.
+type Target struct {
+	URL     string // of its HTTP endpoint, such as http://localhost:8000
+	Metrics string // of its metrics, such as http://localhost:8002/metrics
+}
+
+// metricsOffset is how far the default metrics port is from the HTTP port.
+const metricsOffset = 2
+
+// ParseTarget reads the addresses of a server. A scheme may be left out, and an
+// empty metrics address means that of the same host, two ports on.
+func ParseTarget(address, metrics string) (Target, error) {
+	u, err := parseURL(address)
+	if err != nil {
+		return Target{}, err
+	}
+	t := Target{URL: strings.TrimSuffix(u.String(), "/")}
+	if metrics == "" {
+		t.Metrics, err = besides(u)
+		return t, err
+	}
+	m, err := parseURL(metrics)
+	if err != nil {
+		return Target{}, err
+	}
+	if m.Path == "" || m.Path == "/" {
+		m.Path = "/metrics"
+	}
+	t.Metrics = m.String()
+	return t, nil
+}
+
+func parseURL(address string) (*url.URL, error) {
+	if !strings.Contains(address, "://") {
+		address = "http://" + address
+	}
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, fmt.Errorf("%q is not a URL, want one like http://localhost:8000", address)
+	}
+	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, fmt.Errorf("%q is not the URL of a server, want one like http://localhost:8000", address)
+	}
+	return u, nil
+}
+
+// besides returns where a server with that HTTP address has its metrics, unless
+// it was told otherwise.
+func besides(u *url.URL) (string, error) {
+	port := 80
+	if u.Scheme == "https" {
+		port = 443
+	}
+	if text := u.Port(); text != "" {
+		var err error
+		if port, err = strconv.Atoi(text); err != nil {
+			return "", fmt.Errorf("%q has no port that is a number", u)
+		}
+	}
+	m := url.URL{Scheme: u.Scheme, Host: net.JoinHostPort(u.Hostname(), strconv.Itoa(port+metricsOffset)), Path: "/metrics"}
+	return m.String(), nil
+}

@@ -1,0 +1,252 @@
+package top
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"charm.land/lipgloss/v2"
+)
+
+// Run shows the servers on a terminal, read anew at each interval, until the
+// user quits or ctx ends.
+func Run(ctx context.Context, p *Poller, interval time.Duration, in io.Reader, out io.Writer) error {
+	v := &view{
+		poll:    func() tea.Msg { return reportMsg(p.Poll(ctx)) },
+		servers: len(p.targets), interval: interval,
+	}
+	_, err := tea.NewProgram(v, tea.WithContext(ctx), tea.WithInput(in), tea.WithOutput(out)).Run()
+	if ctx.Err() != nil {
+		return nil // asked to leave
+	}
+	return err
+}
+
+// A view is what the terminal shows. Bubble Tea calls it from one goroutine.
+type view struct {
+	poll     tea.Cmd
+	servers  int
+	interval time.Duration
+
+	report        Report
+	read          bool // report is there
+	paused        bool
+	help          bool
+	sorted        int // the column
+	reverse       bool
+	top           int // rows scrolled off
+	width, height int
+}
+
+type (
+	reportMsg Report
+	tickMsg   struct{}
+)
+
+// Init implements tea.Model.
+func (v *view) Init() tea.Cmd { return v.poll }
+
+// Update implements tea.Model.
+func (v *view) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	switch msg := msg.(type) {
+	case tea.WindowSizeMsg:
+		v.width, v.height = msg.Width, msg.Height
+	case reportMsg:
+		if !v.paused {
+			v.report, v.read = Report(msg), true
+			v.sort()
+		}
+		return v, tea.Tick(v.interval, func(time.Time) tea.Msg { return tickMsg{} })
+	case tickMsg:
+		return v, v.poll
+	case tea.KeyPressMsg:
+		return v, v.key(msg.String())
+	}
+	return v, nil
+}
+
+func (v *view) key(name string) tea.Cmd {
+	n := len(v.columns())
+	switch name {
+	case "q", "ctrl+c", "esc":
+		return tea.Quit
+	case "left", "<", "shift+tab":
+		v.sorted = (v.sorted + n - 1) % n
+	case "right", ">", "tab":
+		v.sorted = (v.sorted + 1) % n
+	case "r":
+		v.reverse = !v.reverse
+	case "space", "p":
+		v.paused = !v.paused
+	case "up", "k":
+		v.top--
+	case "down", "j":
+		v.top++
+	case "pgup":
+		v.top -= v.room()
+	case "pgdown":
+		v.top += v.room()
+	case "home":
+		v.top = 0
+	case "?", "h":
+		v.help = !v.help
+	}
+	v.sort()
+	return nil
+}
+
+func (v *view) columns() []column { return columns(v.servers) }
+
+// sort puts the rows in order and keeps the scrolling within them.
+func (v *view) sort() {
+	cols := v.columns()
+	order(v.report.Models, &cols[v.sorted], v.reverse)
+	v.top = max(0, min(v.top, len(v.report.Models)-v.room()))
+}
+
+// The lines around the rows: title, faults, titles, total, keys and two empty.
+const framing = 6
+
+// room is how many rows fit.
+func (v *view) room() int {
+	return max(1, v.height-framing-len(v.faults()))
+}
+
+// faults returns what could not be read, in lines that fit.
+func (v *view) faults() []string {
+	var lines []string
+	for _, f := range v.report.Faults() {
+		if v.width > 0 {
+			f = lipgloss.Wrap(f, v.width, "")
+		}
+		lines = append(lines, strings.Split(f, "\n")...)
+	}
+	return lines
+}
+
+var (
+	strong   = lipgloss.NewStyle().Bold(true)
+	titles   = lipgloss.NewStyle().Reverse(true)
+	chosen   = titles.Bold(true).Underline(true)
+	bad      = lipgloss.NewStyle().Foreground(lipgloss.Color("1"))
+	poor     = lipgloss.NewStyle().Foreground(lipgloss.Color("3"))
+	faint    = lipgloss.NewStyle().Faint(true)
+	keysText = "q quit  \u2190 \u2192 sort by  r reverse  \u2191 \u2193 scroll  space pause  ? what the columns mean"
+)
+
+// View implements tea.Model.
+func (v *view) View() tea.View {
+	out := tea.NewView(v.content())
+	out.AltScreen = true
+	out.WindowTitle = "shoal top"
+	return out
+}
+
+func (v *view) content() string {
+	lines := []string{v.title()}
+	for _, f := range v.faults() {
+		lines = append(lines, bad.Render(f))
+	}
+	lines = append(lines, "")
+	switch {
+	case v.help:
+		lines = append(lines, helpText...)
+	case !v.read:
+		lines = append(lines, "reading ...")
+	case v.report.Failed():
+		lines = append(lines, fmt.Sprintf("trying again every %v", v.interval))
+	default:
+		lines = append(lines, v.rows()...)
+	}
+	lines = append(lines, "", faint.Render(keysText))
+	if v.width > 0 {
+		cut := lipgloss.NewStyle().MaxWidth(v.width)
+		for i := range lines {
+			lines[i] = cut.Render(lines[i])
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (v *view) title() string {
+	parts := []string{strong.Render("shoal top")}
+	for _, s := range v.report.Servers {
+		text := s.URL
+		if s.CPU != nil {
+			text += fmt.Sprintf(" (machine %.0f%% busy)", 100**s.CPU)
+		}
+		parts = append(parts, text)
+	}
+	if v.read && !v.report.Failed() {
+		parts = append(parts, fmt.Sprintf("%d model versions", len(v.report.Models)), v.report.Time.Format(time.TimeOnly))
+	}
+	if v.paused {
+		parts = append(parts, poor.Render("paused"))
+	}
+	return strings.Join(parts, "  ")
+}
+
+// rows returns the table, as much of it as fits.
+func (v *view) rows() []string {
+	all := table(v.columns(), v.report.Models, &v.report.Total)
+	head, body, sum := all[0], all[1:len(all)-1], all[len(all)-1]
+	out := []string{v.head(head)}
+	if v.height > 0 {
+		body = body[min(v.top, len(body)):]
+		body = body[:min(v.room(), len(body))]
+	}
+	for _, l := range body {
+		out = append(out, v.line(l))
+	}
+	return append(out, strong.Render(strings.Join(sum.cells, gap)))
+}
+
+func (v *view) head(l line) string {
+	var b strings.Builder
+	for i, cell := range l.cells {
+		style := titles
+		if i == v.sorted {
+			style = chosen
+		}
+		if i > 0 {
+			b.WriteString(titles.Render(gap))
+		}
+		b.WriteString(style.Render(cell))
+	}
+	return b.String()
+}
+
+// line colours a row: red when it fails requests, yellow when it is not ready
+// or every instance is busy and requests wait.
+func (v *view) line(l line) string {
+	text := strings.Join(l.cells, gap)
+	r := l.row
+	if r.Reason != "" {
+		text += gap + printable(r.Reason)
+	}
+	switch f := r.failures(); {
+	case f != nil && *f > 0:
+		return bad.Render(text)
+	case r.State != "" && r.State != "READY", r.saturated():
+		return poor.Render(text)
+	}
+	return text
+}
+
+func (r *Row) saturated() bool {
+	return r.Queue != nil && *r.Queue > 0 && r.Busy != nil && r.Instances != nil && *r.Busy >= *r.Instances
+}
+
+// helpText says what the columns mean.
+var helpText = []string{
+	"REQ/S   requests answered well, a second      ROWS/S  rows in them",
+	"MEAN    their time from acceptance to answer; P50 and P99: half and 99 % took less",
+	"BATCH   rows to an execution                  QUEUE   requests that wait for an instance now",
+	"BUSY    instances that run / that there are   FAIL/S  requests that failed or were refused",
+	"",
+	"Rates, times and BATCH are of the last interval; - is what the server does not tell.",
+	"A row is red while requests fail, yellow while the model is not ready or requests wait for busy instances.",
+}
