@@ -15,6 +15,7 @@ import tritonclient.grpc
 import tritonclient.http
 
 import models
+import stage as stages
 from server import LOOPBACK, PORTS, Server
 
 
@@ -95,3 +96,22 @@ def serve(repository):
     yield start
     for server in running:
         server.__exit__()
+
+
+@pytest.fixture(scope="module")
+def shared_stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
+    """A server with the models that the test's file lists as MODELS."""
+    repository = models.write(tmp_path_factory.mktemp("repository"), *request.module.MODELS)
+    with Server("--model-repository", repository, *PORTS, *LOOPBACK) as server:
+        server.wait_ready()
+        made = stages.Stage(server)
+        yield made
+        made.close()
+        assert server.process.poll() is None, f"the server died:\n{server.log}"
+
+
+@pytest.fixture
+def stage(shared_stage: stages.Stage) -> stages.Stage:
+    """The server with the file's MODELS, counting from the beginning of the test."""
+    shared_stage.begin()
+    return shared_stage

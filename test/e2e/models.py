@@ -170,6 +170,11 @@ def slow(name: str, delay_ms: int, count: int = 1, **more) -> Model:
     )
 
 
+def with_extra(model: Model, extra: str) -> Model:
+    """The model with more text in its configuration."""
+    return dataclasses.replace(model, extra=model.extra + extra)
+
+
 def parameter(key: str, value: object) -> str:
     return f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n'
 
