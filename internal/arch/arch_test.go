@@ -30,6 +30,7 @@ var floors = [][]string{
 	{"internal/protocol/kservegrpc/inferencepb"},
 	{"internal/protocol/kservehttp", "internal/protocol/kservegrpc", "internal/metrics", "internal/demo", "internal/load", "internal/top"},
 	{"internal/client"},
+	{"internal/perf/input"},
 	{"internal/perf"},
 	{"internal/cli", "bench/internal/peer", "bench/internal/report"},
 	{"bench/internal/measure"},
