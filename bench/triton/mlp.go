@@ -9,7 +9,6 @@ import (
 	"shoal/bench/internal/measure"
 	"shoal/bench/internal/peer"
 	"shoal/bench/internal/report"
-	"shoal/internal/load"
 )
 
 // The MLP runs on Shoal alone: the Triton that pip brings has no ONNX backend.
@@ -57,8 +56,7 @@ var mlpRows = []mlpRow{
 
 // load returns what the row does to a server.
 func (r mlpRow) load(s *peer.Server, warmup, duration time.Duration) (measure.Load, error) {
-	header, body, err := load.BinaryInfer(r.model.Inputs...)
-	target := load.NewHTTP(s.HTTP, load.InferPath(r.model.Name), header, body, nil)
+	target, err := measure.Binary(s.HTTP, r.model)
 	return measure.Load{Model: r.model.Name, Target: target, Callers: r.callers, Warmup: warmup, Duration: duration}, err
 }
 

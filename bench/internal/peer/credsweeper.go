@@ -41,7 +41,8 @@ func Credsweeper(work string) Model {
 		Inputs: []load.Tensor{
 			oneHot("line_input", 128, 101), oneHot("value_input", 64, 101), oneHot("variable_input", 64, 101), Random("feature_input", 529),
 		},
-		ONNX: func() ([]byte, error) { return credsweeperFile(work) },
+		Answer: 1,
+		ONNX:   func() ([]byte, error) { return credsweeperFile(work) },
 	}
 }
 

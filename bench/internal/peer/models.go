@@ -26,6 +26,7 @@ type Model struct {
 	ONNX      func() ([]byte, error) // the file that Shoal runs
 	Python    string                 // the code that Triton runs
 	Inputs    []load.Tensor          // of one row
+	Answer    int                    // FP32 elements of the output of one row
 }
 
 // The identity models of the benchmarks: 64 bytes, and 602,112 bytes as of an
@@ -55,7 +56,7 @@ func Identity(name string, width int) Model {
 	dims := []any{"N", width}
 	return Model{
 		Name: name, MaxBatch: 8, Instances: 1, Tensors: ports(Input, width, Output, width), Python: pythonIdentity,
-		Inputs: []load.Tensor{Random(Input, int64(width))},
+		Inputs: []load.Tensor{Random(Input, int64(width))}, Answer: width,
 		ONNX: func() ([]byte, error) {
 			return onnxtest.Model{
 				Inputs:  []onnxtest.Tensor{{Name: Input, Type: tensor.FP32, Dims: dims}},

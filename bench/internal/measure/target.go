@@ -1,0 +1,34 @@
+package measure
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"shoal/bench/internal/peer"
+	"shoal/internal/load"
+)
+
+// Binary returns a target that sends the model's inputs as bytes over HTTP and
+// checks that an answer is numbers.
+func Binary(address string, m peer.Model) (load.Target, error) {
+	header, body, err := load.BinaryInfer(m.Inputs...)
+	return load.NewHTTP(address, load.InferPath(m.Name), header, body, numbers(m.Answer)), err
+}
+
+// numbers returns a check that an answer ends with n finite numbers after its
+// JSON.
+func numbers(n int) func(body []byte) error {
+	return func(body []byte) error {
+		if len(body) <= 4*n || body[len(body)-4*n-1] != '}' {
+			return fmt.Errorf("the answer does not end with %d numbers: %d bytes, %.200q", n, len(body), body)
+		}
+		for raw := body[len(body)-4*n:]; len(raw) > 0; raw = raw[4:] {
+			v := float64(math.Float32frombits(binary.LittleEndian.Uint32(raw)))
+			if math.IsNaN(v) || math.IsInf(v, 0) {
+				return fmt.Errorf("the answer has %v among its numbers", v)
+			}
+		}
+		return nil
+	}
+}
