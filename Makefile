@@ -13,7 +13,7 @@ export CGO_ENABLED ?= 0
 
 .DEFAULT_GOAL := help
 .PHONY: help build run test test-go test-e2e runtime check race fuzz lint fmt golden generate install \
-	stress bench-size bench-triton bench-go clean
+	stress bench-size bench-triton bench-ladder bench-batcher bench-go clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -91,6 +91,12 @@ bench-triton: runtime $(TRITON)/.done ## compare with a real tritonserver (ARGS 
 
 bench-size: runtime $(TRITON)/.done ## start time, memory and binary beside a real tritonserver
 	$(GO) run ./bench/size $(ARGS)
+
+bench-ladder: runtime ## what dynamic batching and a second instance bring, with a plot
+	$(GO) run ./bench/ladder $(ARGS)
+
+bench-batcher: ## what the batcher alone costs a request
+	$(GO) run ./bench/batcher $(ARGS)
 
 bench-go: runtime ## Go benchmarks beside the code
 	$(GO) test -run '^$$' -bench . -benchmem ./...
