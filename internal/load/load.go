@@ -115,17 +115,8 @@ func (g *Generator) Run(ctx context.Context, limit Limit) (*Result, error) {
 	if limit.Requests <= 0 && limit.Duration <= 0 {
 		return nil, errors.New("load: the limit has neither requests nor a duration")
 	}
-	// Cancelled rather than given a deadline: grpc-go would send a deadline to
-	// the server with every request, and the server would set a timer for each.
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	stop := context.AfterFunc(ctx, func() { g.Close() })
+	ctx, stop := g.guard(ctx, limit.Duration)
 	defer stop()
-	if limit.Duration > 0 {
-		hung := fmt.Errorf("load: a request had no answer %v after the end of the run", grace)
-		defer time.AfterFunc(limit.Duration+grace, func() { cancel(hung) }).Stop()
-	}
-
 	r := &run{start: time.Now(), limited: limit.Requests > 0}
 	r.left.Store(limit.Requests)
 	if limit.Duration > 0 {
@@ -138,6 +129,26 @@ func (g *Generator) Run(ctx context.Context, limit Limit) (*Result, error) {
 	}
 	wg.Wait()
 	return sum(counts, time.Since(r.start)), context.Cause(ctx)
+}
+
+// guard returns a context for a run, of that duration unless it is zero, that
+// ends when the server hangs; the callers are closed when it ends. What guard
+// returns must be called when the run is over.
+func (g *Generator) guard(ctx context.Context, d time.Duration) (context.Context, func()) {
+	// Cancelled rather than given a deadline: grpc-go would send a deadline to
+	// the server with every request, and the server would set a timer for each.
+	ctx, cancel := context.WithCancelCause(ctx)
+	stopClosing := context.AfterFunc(ctx, func() { g.Close() })
+	stopTimer := func() bool { return true }
+	if d > 0 {
+		hung := fmt.Errorf("load: a request had no answer %v after the end of the run", grace)
+		stopTimer = time.AfterFunc(d+grace, func() { cancel(hung) }).Stop
+	}
+	return ctx, func() {
+		stopTimer()
+		stopClosing()
+		cancel(nil)
+	}
 }
 
 // A run is what the callers of one Run share.
