@@ -17,7 +17,7 @@ import (
 // A StatusError is an answer that is an HTTP error.
 type StatusError struct {
 	Code int
-	Body []byte // what the server said, when it was kept: only for a caller's first answer
+	Body []byte // what the server said
 }
 
 func (e *StatusError) Error() string {

@@ -2,14 +2,18 @@ package load
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"math"
 	"sync"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/metadata"
 
 	"shoal/internal/protocol/kservegrpc/inferencepb"
 )
@@ -18,47 +22,61 @@ import (
 // client's leave, which would cost both sides frames and wake-ups.
 const flowWindow = 4 << 20
 
-// GRPC is a target that calls ModelInfer through grpc-go, several callers to a
-// connection. Messages are encoded once and answers are not decoded.
-type GRPC struct {
+// GRPCOptions are what a gRPC link may have beyond an address.
+type GRPCOptions struct {
+	TLS *tls.Config // nil: none
+	// Header is sent with each request; names are in lower case.
+	Header metadata.MD
+	// Compression is the name of a registered compressor; empty means none.
+	Compression string
+	// Stream sends requests over ModelStreamInfer, a stream for each connection,
+	// rather than by ModelInfer. Decoupled waits for the answer that is marked as
+	// a request's last; otherwise each request has one answer.
+	Stream, Decoupled bool
+}
+
+// A GRPCLink calls the inference service through grpc-go, several connections of
+// ours to one of the network. Messages are not decoded but for what ends them.
+type GRPCLink struct {
 	address string
-	request mem.Buffer
-	check   func(message []byte) error
+	options GRPCOptions
 }
 
-// NewGRPC returns a target that sends request, an encoded ModelInferRequest, to
-// address ("host:port"). Check looks at the encoded ModelInferResponse of each
-// caller's first answer, which it may not keep; it may be nil.
-func NewGRPC(address string, request []byte, check func(message []byte) error) *GRPC {
-	if check == nil {
-		check = func([]byte) error { return nil }
-	}
-	return &GRPC{address: address, request: mem.SliceBuffer(request), check: check}
+// NewGRPCLink returns a link to address ("host:port").
+func NewGRPCLink(address string, o GRPCOptions) *GRPCLink { return &GRPCLink{address, o} }
+
+// Message returns an encoded ModelInferRequest as a message.
+func (l *GRPCLink) Message(request []byte) *Message {
+	return &Message{buffer: mem.SliceBuffer(request)}
 }
 
-// Open connects n callers: over one connection while they are few, two up to 16
-// and then one more for each 16, as clients that pool their connections do.
-func (t *GRPC) Open(_ context.Context, n int) ([]Caller, error) {
-	conns := make([]*grpcCaller, connections(n))
-	for i := range conns {
-		conn, err := t.dial()
+// Conns returns n connections: over one of the network's while they are few, two
+// up to 16 and then one more for each 16, as clients that pool do.
+func (l *GRPCLink) Conns(n int) ([]Conn, error) {
+	shared := make([]*grpcConn, connections(n))
+	for i := range shared {
+		conn, err := l.dial()
 		if err != nil {
-			for _, c := range conns[:i] {
+			for _, c := range shared[:i] {
 				err = errors.Join(err, c.Close())
 			}
 			return nil, fmt.Errorf("%w: %w", errConnect, err)
 		}
-		conns[i] = &grpcCaller{target: t, conn: conn, close: sync.OnceValue(conn.Close)}
+		shared[i] = &grpcConn{link: l, conn: conn, close: sync.OnceValue(conn.Close)}
 	}
-	// A caller has no state of its own beside its connection.
-	callers := make([]Caller, n)
-	for i := range callers {
-		callers[i] = conns[i%len(conns)]
+	conns := make([]Conn, n)
+	for i := range conns {
+		// Each has its own call; they share what it is made over.
+		own := *shared[i%len(shared)]
+		conns[i] = &own
+		if l.options.Stream {
+			conns[i] = newStreamConn(&own)
+		}
 	}
-	return callers, nil
+	return conns, nil
 }
 
-// connections returns how many connections n callers share.
+// connections returns how many connections of the network n of ours share.
 func connections(n int) int {
 	switch {
 	case n <= 4:
@@ -72,72 +90,122 @@ func connections(n int) int {
 
 // dial makes a connection that does nothing beyond carrying calls: no name
 // resolution, no service configuration, no buffering for retries.
-func (t *GRPC) dial() (*grpc.ClientConn, error) {
-	return grpc.NewClient("passthrough:///"+t.address,
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
+func (l *GRPCLink) dial() (*grpc.ClientConn, error) {
+	creds := insecure.NewCredentials()
+	if l.options.TLS != nil {
+		creds = credentials.NewTLS(l.options.TLS)
+	}
+	call := []grpc.CallOption{
+		grpc.ForceCodecV2(rawCodec{}),
+		grpc.MaxCallRecvMsgSize(math.MaxInt32),
+		grpc.MaxCallSendMsgSize(math.MaxInt32),
+	}
+	if l.options.Compression != "" {
+		call = append(call, grpc.UseCompressor(l.options.Compression))
+	}
+	return grpc.NewClient("passthrough:///"+l.address,
+		grpc.WithTransportCredentials(creds),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDisableRetry(),
 		grpc.WithInitialWindowSize(flowWindow),
 		grpc.WithInitialConnWindowSize(flowWindow),
-		grpc.WithDefaultCallOptions(
-			grpc.ForceCodecV2(rawCodec{}),
-			grpc.MaxCallRecvMsgSize(math.MaxInt32),
-			grpc.MaxCallSendMsgSize(math.MaxInt32)))
+		grpc.WithDefaultCallOptions(call...))
 }
 
-// A grpcCaller calls over one connection, which others share.
-type grpcCaller struct {
-	target *GRPC
-	conn   *grpc.ClientConn
-	close  func() error
-}
-
-// First makes one request and checks the answer.
-func (c *grpcCaller) First(ctx context.Context) error {
-	r := reply{keep: true}
-	if err := c.invoke(ctx, &r); err != nil {
-		return err
+// context adds the link's header to a call's context.
+func (l *GRPCLink) context(ctx context.Context) context.Context {
+	if len(l.options.Header) == 0 {
+		return ctx
 	}
-	return c.target.check(r.message)
+	return metadata.NewOutgoingContext(ctx, l.options.Header)
 }
 
-// Do makes one request and drops the answer.
-func (c *grpcCaller) Do(ctx context.Context) error { return c.invoke(ctx, &reply{}) }
-
-func (c *grpcCaller) invoke(ctx context.Context, r *reply) error {
-	return c.conn.Invoke(ctx, inferencepb.GRPCInferenceService_ModelInfer_FullMethodName, c.target.request, r)
+// A grpcConn makes unary calls over a connection that others share.
+type grpcConn struct {
+	link  *GRPCLink
+	conn  *grpc.ClientConn
+	close func() error
+	call  call
 }
 
-// Close ends the connection and with it all that its callers have under way.
-func (c *grpcCaller) Close() error { return c.close() }
+// Connect waits until the connection is made or cannot be.
+func (c *grpcConn) Connect(ctx context.Context) error {
+	c.conn.Connect()
+	for {
+		switch s := c.conn.GetState(); s {
+		case connectivity.Ready:
+			return nil
+		case connectivity.TransientFailure, connectivity.Shutdown:
+			// The state does not say why; a call does.
+			err := c.conn.Invoke(ctx, inferencepb.GRPCInferenceService_ServerLive_FullMethodName, &call{message: &Message{buffer: mem.SliceBuffer(nil)}}, &reply{})
+			if err == nil {
+				return nil
+			}
+			return fmt.Errorf("%w: %w", errConnect, err)
+		default:
+			if !c.conn.WaitForStateChange(ctx, s) {
+				return fmt.Errorf("%w: %w", errConnect, ctx.Err())
+			}
+		}
+	}
+}
 
-// A reply takes an answer's bytes when they are wanted.
+// Do makes one call.
+func (c *grpcConn) Do(ctx context.Context, m *Message, x *Exchange) error {
+	x.begin()
+	c.call = call{message: m, x: x}
+	err := c.conn.Invoke(c.link.context(ctx), inferencepb.GRPCInferenceService_ModelInfer_FullMethodName, &c.call, &reply{x: x})
+	x.Done = Now()
+	return err
+}
+
+// Close ends the connection and with it all that others have under way over it.
+func (c *grpcConn) Close() error { return c.close() }
+
+// A call is a message on its way out.
+type call struct {
+	message *Message
+	x       *Exchange // nil: nobody wants to know when
+}
+
+// A reply is an answer on its way in.
 type reply struct {
-	keep    bool
-	message []byte
+	x *Exchange
 }
 
-// rawCodec passes encoded messages through as they are: a request is a
-// mem.Buffer, an answer a *reply.
+// rawCodec passes encoded messages through as they are: a request is a *call, an
+// answer a *reply or, on a stream, a *streamReply.
 type rawCodec struct{}
 
 // Marshal wraps the request's bytes without copying them.
 func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
-	b, ok := v.(mem.Buffer)
+	c, ok := v.(*call)
 	if !ok {
 		return nil, fmt.Errorf("BUG: a request of type %T", v)
 	}
-	return mem.BufferSlice{b}, nil
+	if c.x != nil {
+		c.x.Sent = Now()
+	}
+	return mem.BufferSlice{c.message.buffer}, nil
 }
 
 // Unmarshal copies the answer when it is wanted.
 func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	r, ok := v.(*reply)
 	if !ok {
+		if s, ok := v.(*streamReply); ok {
+			return s.take(data)
+		}
 		return fmt.Errorf("BUG: an answer of type %T", v)
 	}
-	if r.keep {
-		r.message = data.Materialize()
+	if r.x == nil {
+		return nil
+	}
+	if r.x.First == 0 {
+		r.x.First = Now()
+	}
+	if r.x.Keep {
+		r.x.Answer = append(r.x.Answer[:0], data.Materialize()...)
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ func (s *echoService) ModelInfer(_ context.Context, r *inferencepb.ModelInferReq
 	return &inferencepb.ModelInferResponse{ModelName: r.ModelName, RawOutputContents: r.RawInputContents}, nil
 }
 
-func serveGRPC(t *testing.T, s *echoService) string {
+func serveGRPC(t *testing.T, s inferencepb.GRPCInferenceServiceServer) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -3,6 +3,7 @@ package load
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -14,121 +15,112 @@ import (
 // readBuffer holds a small answer whole and a large one in a few reads.
 const readBuffer = 256 << 10
 
-// HTTP is a target that speaks HTTP/1.1 with keep-alive, one connection for each
-// caller. Every caller sends the same bytes.
-type HTTP struct {
+// An HTTPLink speaks HTTP/1.1 with keep-alive, one exchange at a time on each
+// connection.
+type HTTPLink struct {
 	address string
-	request []byte
-	check   func(body []byte) error
+	tls     *tls.Config
 }
 
-// NewHTTP returns a target that posts body to path at address ("host:port"). The
-// header lines ("Name: value") are sent besides Host and Content-Length, which
-// NewHTTP writes. Check looks at the body of each caller's first answer, which it
-// may not keep; it may be nil.
-func NewHTTP(address, path string, header []string, body []byte, check func(body []byte) error) *HTTP {
+// NewHTTPLink returns a link to address ("host:port"), over TLS unless config is
+// nil.
+func NewHTTPLink(address string, config *tls.Config) *HTTPLink {
+	return &HTTPLink{address: strings.TrimSpace(address), tls: config}
+}
+
+// Message returns a POST of body to path. The header lines ("Name: value") are
+// sent besides Host and Content-Length, which Message writes.
+func (l *HTTPLink) Message(path string, header []string, body []byte) *Message {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "POST %s HTTP/1.1\r\nHost: %s\r\n", path, address)
+	fmt.Fprintf(&b, "POST %s HTTP/1.1\r\nHost: %s\r\n", path, l.address)
 	for _, line := range header {
 		b.WriteString(line + "\r\n")
 	}
 	fmt.Fprintf(&b, "Content-Length: %d\r\n\r\n", len(body))
 	b.Write(body)
-	if check == nil {
-		check = func([]byte) error { return nil }
-	}
-	return &HTTP{address: strings.TrimSpace(address), request: b.Bytes(), check: check}
+	return &Message{wire: b.Bytes()}
 }
 
-// Open connects n callers.
-func (t *HTTP) Open(ctx context.Context, n int) ([]Caller, error) {
-	callers := make([]Caller, 0, n)
-	for range n {
-		c := &httpCaller{target: t, buf: make([]byte, readBuffer)}
-		if err := c.dial(ctx); err != nil {
-			for _, c := range callers {
-				err = errors.Join(err, c.Close())
-			}
-			return nil, err
-		}
-		callers = append(callers, c)
+// Conns returns n connections.
+func (l *HTTPLink) Conns(n int) ([]Conn, error) {
+	conns := make([]Conn, n)
+	for i := range conns {
+		conns[i] = &httpConn{link: l}
 	}
-	return callers, nil
+	return conns, nil
 }
 
-// An httpCaller has one connection at a time. Only the caller's own goroutine
-// sets conn and reads it without the mutex.
-type httpCaller struct {
-	target *HTTP
-	buf    []byte
+// An httpConn has one connection at a time. Only the goroutine that makes its
+// exchanges sets conn and reads it without the mutex.
+type httpConn struct {
+	link *HTTPLink
+	buf  []byte
 
 	mu     sync.Mutex // protects the fields below
-	conn   net.Conn   // nil after an error or an answer that closes it
+	conn   net.Conn   // nil before the first use, after an error or an answer that closes it
 	closed bool
 }
 
-// First makes one request and checks the answer's body.
-func (c *httpCaller) First(ctx context.Context) error {
-	var body []byte
-	h, err := c.exchange(ctx, &body)
-	if err != nil {
-		return err
-	}
-	if h.status/100 != 2 {
-		return &StatusError{Code: h.status, Body: body}
-	}
-	return c.target.check(body)
+// Do makes one exchange. An answer that is an HTTP error is a *StatusError.
+func (c *httpConn) Do(ctx context.Context, m *Message, x *Exchange) error {
+	x.begin()
+	err := c.exchange(ctx, m, x)
+	x.Done = Now()
+	return err
 }
 
-// Do makes one request and reads its answer to the end. It connects again when
-// the last answer or an error ended the connection.
-func (c *httpCaller) Do(ctx context.Context) error {
-	h, err := c.exchange(ctx, nil)
-	if err != nil {
-		return err
-	}
-	if h.status/100 != 2 {
-		return &StatusError{Code: h.status}
-	}
-	return nil
-}
-
-// exchange sends the request and reads the answer, whose body goes to keep
-// unless that is nil.
-func (c *httpCaller) exchange(ctx context.Context, keep *[]byte) (head, error) {
+func (c *httpConn) exchange(ctx context.Context, m *Message, x *Exchange) error {
 	if c.conn == nil {
-		if err := c.dial(ctx); err != nil {
-			return head{}, err
+		if err := c.Connect(ctx); err != nil {
+			return err
 		}
 	}
-	if _, err := c.conn.Write(c.target.request); err != nil {
+	if _, err := c.conn.Write(m.wire); err != nil {
 		c.hangUp()
-		return head{}, err
+		return err
 	}
-	h, err := readAnswer(c.conn, c.buf, keep)
+	x.Sent = Now()
+	n, err := c.conn.Read(c.buf)
+	x.First = Now()
+	if n == 0 && err != nil {
+		c.hangUp()
+		return err
+	}
+	var keep *[]byte
+	if x.Keep {
+		keep = &x.Answer
+	}
+	h, said, err := readAnswer(c.conn, c.buf, n, keep)
 	if err != nil || h.close {
 		c.hangUp()
 	}
-	return h, err
+	if err == nil && h.status/100 != 2 {
+		return &StatusError{Code: h.status, Body: said}
+	}
+	return err
 }
 
-// readAnswer reads one answer from r, all of it, with buf as its working memory.
-// Interim answers (1xx) are passed over.
-func readAnswer(r io.Reader, buf []byte, keep *[]byte) (head, error) {
-	n := 0 // bytes of buf that are filled
+// readAnswer reads one answer from r, all of it, with buf as its working memory,
+// of which n bytes are filled. The body goes to keep unless that is nil; that of
+// an error is returned. Interim answers (1xx) are passed over.
+func readAnswer(r io.Reader, buf []byte, n int, keep *[]byte) (h head, said []byte, err error) {
 	for {
-		h, size, err := readHead(r, buf, &n)
-		if err != nil {
-			return head{}, err
+		var size int
+		if h, size, err = readHead(r, buf, &n); err != nil {
+			return head{}, nil, err
 		}
 		n = copy(buf, buf[size:n])
 		if h.status/100 == 1 {
 			continue
 		}
 		if int64(n) > h.length {
-			return head{}, fmt.Errorf("%w: %d bytes too many", errProtocol, int64(n)-h.length)
+			return head{}, nil, fmt.Errorf("%w: %d bytes too many", errProtocol, int64(n)-h.length)
 		}
-		return h, readBody(r, buf, n, h.length, keep)
+		if h.status/100 != 2 {
+			keep = &said
+		}
+		err = readBody(r, buf, n, h.length, keep)
+		return h, said, err
 	}
 }
 
@@ -172,9 +164,15 @@ func readBody(r io.Reader, buf []byte, n int, length int64, keep *[]byte) error 
 	}
 }
 
-func (c *httpCaller) dial(ctx context.Context) error {
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "tcp", c.target.address)
+// Connect dials, and shakes hands over TLS.
+func (c *httpConn) Connect(ctx context.Context) error {
+	if c.conn != nil {
+		return nil
+	}
+	if c.buf == nil {
+		c.buf = make([]byte, readBuffer)
+	}
+	conn, err := c.link.dial(ctx)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errConnect, err)
 	}
@@ -188,8 +186,15 @@ func (c *httpCaller) dial(ctx context.Context) error {
 	return nil
 }
 
+func (l *HTTPLink) dial(ctx context.Context) (net.Conn, error) {
+	if l.tls == nil {
+		return (&net.Dialer{}).DialContext(ctx, "tcp", l.address)
+	}
+	return (&tls.Dialer{Config: l.tls}).DialContext(ctx, "tcp", l.address)
+}
+
 // hangUp ends a connection that cannot be used again.
-func (c *httpCaller) hangUp() {
+func (c *httpConn) hangUp() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.conn.Close()
@@ -197,7 +202,7 @@ func (c *httpCaller) hangUp() {
 }
 
 // Close ends the connection; a request that is under way fails.
-func (c *httpCaller) Close() error {
+func (c *httpConn) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed || c.conn == nil {

@@ -73,7 +73,7 @@ func TestReadAnswer(t *testing.T) {
 		for how, reader := range readers {
 			t.Run(tt.name+", "+how, func(t *testing.T) {
 				var body []byte
-				_, err := readAnswer(reader(strings.NewReader(tt.answer)), make([]byte, readBuffer), &body)
+				_, _, err := readAnswer(reader(strings.NewReader(tt.answer)), make([]byte, readBuffer), 0, &body)
 				if !errors.Is(err, tt.want) || string(body) != tt.body {
 					t.Errorf("got %q, %v, want %q, %v", body, err, tt.body, tt.want)
 				}
@@ -83,7 +83,7 @@ func TestReadAnswer(t *testing.T) {
 }
 
 func TestReadAnswerRefusesMoreThanTheBody(t *testing.T) {
-	_, err := readAnswer(strings.NewReader("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nab"), make([]byte, readBuffer), nil)
+	_, _, err := readAnswer(strings.NewReader("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nab"), make([]byte, readBuffer), 0, nil)
 	if !errors.Is(err, errProtocol) {
 		t.Errorf("got %v, want a protocol error", err)
 	}

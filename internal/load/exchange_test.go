@@ -1,0 +1,239 @@
+package load
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+
+	"shoal/internal/protocol/kservegrpc/inferencepb"
+)
+
+// conn returns one connection of a link.
+func conn(t *testing.T, l Link) Conn {
+	t.Helper()
+	conns, err := l.Conns(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conns[0].Close() })
+	return conns[0]
+}
+
+func TestExchangeSaysWhenItsPartsHappened(t *testing.T) {
+	overHTTP := NewHTTPLink(serve(t, echo), nil)
+	overGRPC := NewGRPCLink(serveStream(t, nil), GRPCOptions{})
+	overStream := NewGRPCLink(overGRPC.address, GRPCOptions{Stream: true})
+	for name, c := range map[string]struct {
+		link    Link
+		message *Message
+	}{
+		"http":   {overHTTP, overHTTP.Message("/x", nil, []byte("hello"))},
+		"grpc":   {overGRPC, overGRPC.Message(encoded(t, "a"))},
+		"stream": {overStream, overStream.Message(encoded(t, "a"))},
+	} {
+		conn := conn(t, c.link)
+		if err := conn.Connect(t.Context()); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		var x Exchange
+		for range 3 {
+			before := Now()
+			if err := conn.Do(t.Context(), c.message, &x); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if x.Start < before || x.Sent < x.Start || x.First < x.Sent || x.Done < x.First || Now() < x.Done {
+				t.Errorf("%s: got %v, %v, %v, %v after %v, want rising times", name, x.Start, x.Sent, x.First, x.Done, before)
+			}
+		}
+	}
+}
+
+func TestHTTPErrorHasTheServersWords(t *testing.T) {
+	l := NewHTTPLink(serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, `{"error":"no"}`, http.StatusBadRequest)
+	}), nil)
+	c := conn(t, l)
+	for range 2 {
+		var status *StatusError
+		err := c.Do(t.Context(), l.Message("/x", nil, nil), &Exchange{})
+		if !errors.As(err, &status) || status.Code != 400 || !strings.Contains(string(status.Body), `{"error":"no"}`) {
+			t.Errorf("got %v, want HTTP 400 and what the server said", err)
+		}
+	}
+}
+
+func TestHTTPOverTLS(t *testing.T) {
+	s := httptest.NewTLSServer(http.HandlerFunc(echo))
+	defer s.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(s.Certificate())
+	l := NewHTTPLink(strings.TrimPrefix(s.URL, "https://"), &tls.Config{RootCAs: roots})
+	x := Exchange{Keep: true}
+	if err := conn(t, l).Do(t.Context(), l.Message("/x", nil, []byte("hello")), &x); err != nil || string(x.Answer) != "hello" {
+		t.Errorf("got %q, %v, want hello", x.Answer, err)
+	}
+	strange := NewHTTPLink(l.address, &tls.Config{})
+	if err := conn(t, strange).Connect(t.Context()); !errors.Is(err, errConnect) {
+		t.Errorf("an unknown authority: got %v, want that it cannot connect", err)
+	}
+}
+
+func TestConnectSaysThatNobodyListens(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(echo))
+	address := strings.TrimPrefix(s.URL, "http://")
+	s.Close()
+	for name, l := range map[string]Link{"http": NewHTTPLink(address, nil), "grpc": NewGRPCLink(address, GRPCOptions{})} {
+		if err := conn(t, l).Connect(t.Context()); !errors.Is(err, errConnect) {
+			t.Errorf("%s: got %v, want that it cannot connect", name, err)
+		}
+	}
+}
+
+// encoded returns an encoded request with that id.
+func encoded(t *testing.T, id string) []byte {
+	t.Helper()
+	b, err := proto.Marshal(&inferencepb.ModelInferRequest{ModelName: "m", Id: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// A streamer answers the requests of a stream as it is told, with an echo of the
+// id unless told.
+type streamer struct {
+	echoService
+	answer func(r *inferencepb.ModelInferRequest, send func(*inferencepb.ModelStreamInferResponse)) error
+}
+
+func (s *streamer) ModelStreamInfer(stream inferencepb.GRPCInferenceService_ModelStreamInferServer) error {
+	for {
+		r, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = s.answer(r, func(m *inferencepb.ModelStreamInferResponse) { stream.Send(m) })
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func serveStream(t *testing.T, answer func(r *inferencepb.ModelInferRequest, send func(*inferencepb.ModelStreamInferResponse)) error) string {
+	t.Helper()
+	if answer == nil {
+		answer = func(r *inferencepb.ModelInferRequest, send func(*inferencepb.ModelStreamInferResponse)) error {
+			send(&inferencepb.ModelStreamInferResponse{InferResponse: &inferencepb.ModelInferResponse{Id: r.Id}})
+			return nil
+		}
+	}
+	return serveGRPC(t, &streamer{answer: answer})
+}
+
+func outputs() []*inferencepb.ModelInferResponse_InferOutputTensor {
+	return []*inferencepb.ModelInferResponse_InferOutputTensor{{Name: "OUT"}}
+}
+
+// final marks an answer as the last to its request.
+func final() map[string]*inferencepb.InferParameter {
+	return map[string]*inferencepb.InferParameter{
+		"other":        {ParameterChoice: &inferencepb.InferParameter_BoolParam{BoolParam: true}},
+		finalParameter: {ParameterChoice: &inferencepb.InferParameter_BoolParam{BoolParam: true}},
+	}
+}
+
+func TestStreamAnswersComeOneForEachRequest(t *testing.T) {
+	address := serveStream(t, func(r *inferencepb.ModelInferRequest, send func(*inferencepb.ModelStreamInferResponse)) error {
+		switch r.Id {
+		case "fault":
+			send(&inferencepb.ModelStreamInferResponse{ErrorMessage: "no such model"})
+		case "break":
+			return io.ErrUnexpectedEOF
+		default:
+			send(&inferencepb.ModelStreamInferResponse{InferResponse: &inferencepb.ModelInferResponse{Id: r.Id, Outputs: outputs()}})
+		}
+		return nil
+	})
+	l := NewGRPCLink(address, GRPCOptions{Stream: true, Header: metadata.Pairs("x-key", "k"), Compression: ""})
+	c := conn(t, l)
+	x := Exchange{Keep: true}
+	for i, step := range []struct{ id, fault string }{
+		{"a", ""}, {"b", ""}, {"fault", "no such model"}, {"c", ""}, {"break", "unexpected EOF"}, {"d", ""},
+	} {
+		err := c.Do(t.Context(), l.Message(encoded(t, step.id)), &x)
+		if step.fault != "" {
+			if err == nil || !strings.Contains(err.Error(), step.fault) {
+				t.Errorf("request %d, %s: got %v, want %q", i, step.id, err, step.fault)
+			}
+			continue
+		}
+		var got inferencepb.ModelInferResponse
+		if err != nil || proto.Unmarshal(x.Answer, &got) != nil || got.Id != step.id || len(x.Arrivals) != 1 {
+			t.Errorf("request %d: got %v, id %q, %d answers, want %q and one", i, err, got.Id, len(x.Arrivals), step.id)
+		}
+	}
+}
+
+func TestDecoupledStreamWaitsForTheLastAnswer(t *testing.T) {
+	address := serveStream(t, func(r *inferencepb.ModelInferRequest, send func(*inferencepb.ModelStreamInferResponse)) error {
+		for i := range 3 {
+			answer := &inferencepb.ModelInferResponse{Id: fmt.Sprint(r.Id, i), Outputs: outputs()}
+			if i == 2 && r.Id == "full" {
+				answer.Parameters = final()
+			}
+			send(&inferencepb.ModelStreamInferResponse{InferResponse: answer})
+		}
+		if r.Id == "empty" {
+			send(&inferencepb.ModelStreamInferResponse{InferResponse: &inferencepb.ModelInferResponse{Parameters: final()}})
+		}
+		return nil
+	})
+	l := NewGRPCLink(address, GRPCOptions{Stream: true, Decoupled: true})
+	c := conn(t, l)
+	for _, id := range []string{"empty", "full", "empty"} {
+		x := Exchange{Keep: true}
+		err := c.Do(t.Context(), l.Message(encoded(t, id)), &x)
+		var got inferencepb.ModelInferResponse
+		if err != nil || len(x.Arrivals) != 3 || proto.Unmarshal(x.Answer, &got) != nil || got.Id != id+"2" {
+			t.Errorf("%s: got %v, %d answers, the last %q, want three and %s2", id, err, len(x.Arrivals), got.Id, id)
+		}
+	}
+}
+
+func FuzzParseStreamAnswer(f *testing.F) {
+	for _, m := range []*inferencepb.ModelStreamInferResponse{
+		{ErrorMessage: "no"},
+		{InferResponse: &inferencepb.ModelInferResponse{Outputs: outputs(), Parameters: final()}},
+	} {
+		b, err := proto.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		a, _, err := parseStreamAnswer(data)
+		var m inferencepb.ModelStreamInferResponse
+		if err != nil || proto.Unmarshal(data, &m) != nil {
+			return
+		}
+		if again, err := proto.Marshal(&m); err == nil { // in the one form that servers write
+			a, _, err = parseStreamAnswer(again)
+			want := m.InferResponse.GetParameters()[finalParameter].GetBoolParam()
+			if err != nil || a.fault != m.ErrorMessage || a.final != want || a.empty != (want && len(m.InferResponse.GetOutputs()) == 0) {
+				t.Errorf("got %+v, %v, want what is in %v", a, err, &m)
+			}
+		}
+	})
+}
