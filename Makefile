@@ -6,6 +6,8 @@ BIN     := build/shoal
 PYLIB   := build/python
 TRITON  := build/triton-venv
 FUZZTIME ?= 20s
+FUZZREST ?= 5s
+FUZZMAIN := FuzzScanner|FuzzDecode|FuzzCodec|FuzzParse
 ARGS    ?=
 
 # Nothing of ours uses cgo: the build needs nothing but Go.
@@ -45,12 +47,13 @@ check: lint test race fuzz ## what CI runs
 race: runtime ## run the Go tests under the race detector; needs a C compiler
 	CGO_ENABLED=1 $(GO) test -race ./...
 
-fuzz: ## run every fuzz target for FUZZTIME (20s)
+fuzz: ## run every fuzz target: those of the protocols and the configuration for FUZZTIME (20s), the others shorter
 	@set -e; for pkg in $$($(GO) list ./...); do \
 		dir=$$($(GO) list -f '{{.Dir}}' $$pkg); \
 		for target in $$(grep -hoE '^func Fuzz[A-Za-z0-9]+' $$dir/*_test.go 2>/dev/null | sed 's/func //'); do \
-			echo "fuzz $$pkg $$target"; \
-			$(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$pkg; \
+			case $$target in $(FUZZMAIN)) time=$(FUZZTIME);; *) time=$(FUZZREST);; esac; \
+			echo "fuzz $$pkg $$target $$time"; \
+			$(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $$time -fuzzminimizetime 5x $$pkg; \
 		done; \
 	done
 
