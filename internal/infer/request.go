@@ -40,6 +40,11 @@ type Request struct {
 	// did; zero for one that was refused, or never ran.
 	Queued, Started time.Time
 
+	// Entered, when it is set, is called once the scheduler has the request in
+	// its queue, so that another can be sent after it. A request that is
+	// refused may never enter.
+	Entered func()
+
 	Response Response
 
 	hold  Releaser

@@ -139,6 +139,7 @@ func (b *Batcher) Do(ctx context.Context, r *infer.Request) error {
 		b.calls.Put(c)
 		return err
 	}
+	entered(r)
 	if !leads || !b.lead(c) {
 		b.await(ctx, c)
 	}

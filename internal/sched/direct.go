@@ -107,11 +107,13 @@ func (d *Direct) acquire(ctx context.Context, r *infer.Request) (*directWorker, 
 		w := d.idle[n-1]
 		d.idle = d.idle[:n-1]
 		d.mu.Unlock()
+		entered(r)
 		return w, nil
 	}
 	wt := d.waiters.Get().(*waiter)
 	d.queue.push(wt)
 	d.mu.Unlock()
+	entered(r)
 
 	select {
 	case w := <-wt.ready:
@@ -130,6 +132,13 @@ func (d *Direct) acquire(ctx context.Context, r *infer.Request) (*directWorker, 
 	}
 	d.waiters.Put(wt)
 	return nil, cancelled(ctx)
+}
+
+// entered tells whoever wants to know that r is in the queue.
+func entered(r *infer.Request) {
+	if r.Entered != nil {
+		r.Entered()
+	}
 }
 
 // release gives an instance to the first waiter, or makes it idle.

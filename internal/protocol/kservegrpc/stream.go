@@ -84,7 +84,19 @@ func (st *inferStream) read() {
 		a := &answer{done: make(chan struct{})}
 		before := st.follow(m, a)
 		st.answers <- a // has room: there is a slot for each
+		queued := make(chan struct{})
+		m.req.Entered = func() { close(queued) }
 		st.server.wg.Go(func() { st.run(m, a, before) })
+		if before != nil {
+			continue // it enters when the one before it is answered
+		}
+		// The next must not enter before it: batches are in the order of the
+		// stream.
+		select {
+		case <-queued:
+		case <-a.done:
+		case <-st.ctx.Done():
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"os"
 	"strings"
 	"testing"
@@ -115,6 +116,26 @@ func TestStreamRunsRequestsTogetherAndAnswersInOrder(t *testing.T) {
 		if got := receive(t, stream).GetInferResponse().GetId(); got != fmt.Sprint(n) {
 			t.Errorf("answer %d: got the one to request %s, want %d", n, got, n)
 		}
+	}
+}
+
+func TestStreamRequestsAreQueuedInTheOrderOfTheStream(t *testing.T) {
+	s := startServer(t, Options{})
+	stream, _ := openStream(t, s)
+	var want []string
+	for n := range 300 {
+		r := gatedRequest(int32(n))
+		r.ModelName, r.Id, r.Inputs[0].Shape = "orderly", fmt.Sprint(n), []int64{1, 1}
+		want = append(want, r.Id)
+		sendAll(t, stream, r)
+	}
+	for range want {
+		receive(t, stream)
+	}
+	s.order.mu.Lock()
+	defer s.order.mu.Unlock()
+	if !slices.Equal(s.order.ids, want) {
+		t.Errorf("got the order %v, want that of the stream", s.order.ids)
 	}
 }
 

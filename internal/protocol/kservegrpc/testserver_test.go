@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -46,6 +47,9 @@ var testModels = map[string]string{
 	// Waits for the test, see gate.
 	"gated": `backend: "gated" instance_group { count: 16 kind: KIND_CPU }
 		input { name: "INPUT0" data_type: TYPE_INT32 dims: 1 } output { name: "OUTPUT0" data_type: TYPE_INT32 dims: 1 }`,
+	// Notes in which order its requests ran.
+	"orderly": `backend: "orderly" max_batch_size: 4 dynamic_batching { } instance_group { count: 1 kind: KIND_CPU }
+		input { name: "INPUT0" data_type: TYPE_INT32 dims: 1 } output { name: "OUTPUT0" data_type: TYPE_INT32 dims: 1 }`,
 	"decoupled": `backend: "identity" model_transaction_policy { decoupled: true }
 		input { name: "INPUT0" data_type: TYPE_INT32 dims: 1 } output { name: "OUTPUT0" data_type: TYPE_INT32 dims: 1 }`,
 }
@@ -54,6 +58,7 @@ var testModels = map[string]string{
 type testServer struct {
 	*Server
 	gate   *gate
+	order  *order
 	engine *engine.Engine
 	conn   *grpc.ClientConn
 	client pb.GRPCInferenceServiceClient
@@ -72,10 +77,10 @@ func startServer(tb testing.TB, opt Options) *testServer {
 			tb.Fatal(err)
 		}
 	}
-	g := newGate()
+	g, o := newGate(), new(order)
 	e, err := engine.Start(tb.Context(), engine.Options{
 		Name: "triton", Version: "2.51.0", Repositories: []string{root}, LoadThreads: 4, Log: testLog(tb),
-		Backends: []backend.Backend{identity.Backend{}, &scripted{"onnxruntime", addSub}, &scripted{"gated", g.run}, &scripted{"sink", sink}},
+		Backends: []backend.Backend{identity.Backend{}, &scripted{"onnxruntime", addSub}, &scripted{"gated", g.run}, &scripted{"sink", sink}, &scripted{"orderly", o.run}},
 	})
 	if err != nil {
 		tb.Fatal(err)
@@ -91,7 +96,7 @@ func startServer(tb testing.TB, opt Options) *testServer {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	ts := &testServer{Server: s, gate: g, engine: e}
+	ts := &testServer{Server: s, gate: g, order: o, engine: e}
 	ts.conn = dial(tb, s.Addr())
 	ts.client = pb.NewGRPCInferenceServiceClient(ts.conn)
 	tb.Cleanup(func() { closeServer(tb, ts) })
@@ -146,6 +151,19 @@ func dial(tb testing.TB, addr net.Addr, opts ...grpc.DialOption) *grpc.ClientCon
 	}
 	tb.Cleanup(func() { _ = conn.Close() })
 	return conn
+}
+
+// An order notes the ids of requests as they run, and answers nothing.
+type order struct {
+	mu  sync.Mutex
+	ids []string
+}
+
+func (o *order) run(r *infer.Request) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.ids = append(o.ids, strings.Clone(r.ID))
+	return nil
 }
 
 // A scripted backend runs a function of the test.
