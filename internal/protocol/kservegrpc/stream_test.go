@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
