@@ -34,7 +34,7 @@ var floors = [][]string{
 	{"internal/perf"},
 	{"internal/cli", "bench/internal/peer", "bench/internal/report"},
 	{"bench/internal/measure"},
-	{"cmd/shoal", "bench/batcher", "bench/ladder", "bench/size", "bench/triton"},
+	{"cmd/shoal", "bench/batcher", "bench/ladder", "bench/overload", "bench/size", "bench/triton"},
 }
 
 const root = "../.."

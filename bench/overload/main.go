@@ -1,0 +1,106 @@
+// Command overload sends a server twice the requests it can serve and looks at
+// what becomes of them: whether it goes on to serve as many as it can, says no to
+// the others in time, keeps its memory, and is itself again when the load has
+// gone. See bench/README.md.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"shoal/bench/internal/peer"
+	"shoal/bench/internal/report"
+)
+
+type options struct {
+	shoal, work, out   string
+	rows               string
+	capacity, duration time.Duration
+	json, reportOnly   bool
+}
+
+func main() {
+	var o options
+	flag.StringVar(&o.shoal, "shoal", "build/shoal", "Shoal's binary")
+	flag.StringVar(&o.work, "work", "build/bench", "folder for models and logs")
+	flag.StringVar(&o.out, "out", "bench/results", "folder for overload.json and overload.md; empty writes none")
+	flag.DurationVar(&o.duration, "duration", 30*time.Second, "overload in one row")
+	flag.DurationVar(&o.capacity, "capacity", 4*time.Second, "load, before and after, by which the capacity is found")
+	flag.StringVar(&o.rows, "rows", "", "only rows with one of these words, separated by commas, in their name")
+	flag.BoolVar(&o.json, "json", false, "print JSON, not a table")
+	flag.BoolVar(&o.reportOnly, "report-only", false, "exit 0 even when a floor is missed")
+	flag.Parse()
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	missed, err := bench(ctx, o)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench/overload:", err)
+		os.Exit(1)
+	}
+	if len(missed) > 0 {
+		fmt.Fprintln(os.Stderr, "bench/overload: floors missed:", strings.Join(missed, "; "))
+		if !o.reportOnly {
+			os.Exit(1)
+		}
+	}
+}
+
+// bench runs the rows one after the other, each on a server of its own, and
+// returns the floors that were missed.
+func bench(ctx context.Context, o options) (missed []string, err error) {
+	rows, err := choose(allRows(), strings.FieldsFunc(o.rows, func(r rune) bool { return r == ',' }))
+	if err != nil {
+		return nil, err
+	}
+	r := results{Facts: report.Gather(), Duration: o.duration.String(), Capacity: o.capacity.String()}
+	for _, row := range rows {
+		command, err := row.command(o.shoal, o.work)
+		if err != nil {
+			return nil, err
+		}
+		got, err := runOn(ctx, o, row, command)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", row.name, err)
+		}
+		fmt.Fprintf(os.Stderr, "%-14s capacity %5.0f/s, offered %5.0f/s, goodput %5.0f/s; refused p99 %.2f ms\n",
+			row.name, got.Capacity, got.Offered, got.Goodput, got.Refused.P99)
+		r.Rows = append(r.Rows, got)
+		r.Server = command.String()
+	}
+	return r.missed(), r.publish(o)
+}
+
+// runOn starts the server for a row.
+func runOn(ctx context.Context, o options, row row, command peer.Command) (outcome, error) {
+	server, err := peer.Start(ctx, command)
+	if err != nil {
+		return outcome{}, err
+	}
+	defer server.Close()
+	return run(ctx, o, row, server)
+}
+
+// publish prints the results and writes them to files.
+func (r results) publish(o options) error {
+	if o.json {
+		b, err := json.MarshalIndent(r, "", "  ")
+		if err != nil {
+			return err
+		}
+		fmt.Println(string(b))
+	} else {
+		fmt.Print(r.table())
+	}
+	if o.out == "" {
+		return nil
+	}
+	return report.Write(o.out, "overload", r, r.page())
+}
