@@ -28,6 +28,7 @@ type options struct {
 	warmup, duration time.Duration
 	model, callers   string
 	at, writeMLP     string
+	tutorial         string
 	json, reportOnly bool
 }
 
@@ -41,6 +42,7 @@ func main() {
 	flag.DurationVar(&o.warmup, "warmup", 500*time.Millisecond, "load before it that is not counted")
 	flag.StringVar(&o.model, "model", "", "only this model: mlp or credsweeper")
 	flag.StringVar(&o.callers, "callers", "", "numbers of callers, separated by commas, in place of the model's own")
+	flag.StringVar(&o.tutorial, "tutorial", "docs/tutorial-batching.md", "page whose figures a whole run replaces; empty replaces none")
 	flag.StringVar(&o.at, "at", "", "climb nothing; load --model on the server at this HTTP address (host:port)")
 	flag.StringVar(&o.writeMLP, "write-mlp", "", "climb nothing; write the MLP as this ONNX file")
 	flag.BoolVar(&o.json, "json", false, "print JSON, not tables")
@@ -141,5 +143,11 @@ func (r results) publish(o options) error {
 	if err := report.Write(o.out, "ladder", r, r.page()); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(o.out, "ladder.svg"), []byte(r.plot()), 0o644)
+	if err := os.WriteFile(filepath.Join(o.out, "ladder.svg"), []byte(r.plot()), 0o644); err != nil {
+		return err
+	}
+	if whole := o.model == "" && o.callers == ""; !whole || o.tutorial == "" {
+		return nil
+	}
+	return r.updateTutorial(o.tutorial)
 }
