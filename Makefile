@@ -15,7 +15,7 @@ export CGO_ENABLED ?= 0
 
 .DEFAULT_GOAL := help
 .PHONY: help build run test test-go test-e2e runtime check race fuzz lint fmt golden generate install \
-	stress bench-size bench-triton bench-ladder bench-batcher bench-go clean
+	stress bench-overload bench-size bench-triton bench-ladder bench-batcher bench-go clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,9 +76,10 @@ generate: ## make the protocol's Go code from proto/ anew; fetches protoc throug
 	PATH=$(abspath build):$$PATH PYTHONPATH=build/protoc $(PYTHON) -m grpc_tools.protoc -I proto \
 		--go_out=. --go_opt=module=shoal model_config.proto grpc_service.proto
 
-install: build ## install shoal and a tritonserver link into PREFIX/bin (default /usr/local)
+install: build ## install shoal, with tritonserver and perf_analyzer links, into PREFIX/bin (default /usr/local)
 	install -D $(BIN) $(or $(PREFIX),/usr/local)/bin/shoal
 	ln -sf shoal $(or $(PREFIX),/usr/local)/bin/tritonserver
+	ln -sf shoal $(or $(PREFIX),/usr/local)/bin/perf_analyzer
 
 stress: ## a minute of submit, cancel, deadline, close and failure under the race detector
 	CGO_ENABLED=1 $(GO) test -race ./internal/sched -run Stress -stress 60s -v
@@ -100,6 +101,9 @@ bench-ladder: runtime ## what dynamic batching and a second instance bring, with
 
 bench-batcher: ## what the batcher alone costs a request
 	$(GO) run ./bench/batcher $(ARGS)
+
+bench-overload: runtime ## twice the requests that the server can serve (ARGS adds flags)
+	$(GO) run ./bench/overload $(ARGS)
 
 bench-go: runtime ## Go benchmarks beside the code
 	$(GO) test -run '^$$' -bench . -benchmem ./...
