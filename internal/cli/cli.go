@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -22,31 +25,59 @@ const (
 )
 
 // Main runs the command that args name and returns the process's exit code.
-// Called as tritonserver it is the serve command with Triton's defaults.
+// Called as tritonserver it is the serve command with Triton's defaults, called as
+// perf_analyzer the perf command.
 func Main(args []string, stdout, stderr io.Writer) int {
 	name := filepath.Base(args[0])
 	root := newRoot()
-	if name == "tritonserver" {
-		root = newServe(tritonDefaults)
-		root.Use = "tritonserver"
-		root.SilenceErrors, root.SilenceUsage = true, true
-	} else {
+	switch name {
+	case "tritonserver":
+		root = alone(newServe(tritonDefaults), name)
+	case "perf_analyzer":
+		root = alone(newPerf(), name)
+	default:
 		name = "shoal"
 	}
-	root.SetArgs(args[1:])
+	root.SetArgs(spellOut(root, args[1:]))
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	err := root.Execute()
 	if err == nil {
 		return exitDone
 	}
+	var exit *exitError
+	if errors.As(err, &exit) {
+		return exit.code
+	}
 	fmt.Fprintf(stderr, "%s: %v\n", name, err)
 	var misuse *misuseError
 	if errors.As(err, &misuse) {
 		fmt.Fprintf(stderr, "Run '%s --help' for the flags and what they mean.\n", misuse.command)
-		return exitMisuse
+		return misuse.code
 	}
 	return exitFailed
+}
+
+// alone makes a subcommand the whole command, under another name.
+func alone(cmd *cobra.Command, name string) *cobra.Command {
+	_, args, _ := strings.Cut(cmd.Use, " ")
+	cmd.Use = strings.TrimSpace(name + " " + args)
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.Version = Version
+	cmd.SetFlagErrorFunc(misused)
+	checkArgs(cmd)
+	return cmd
+}
+
+// spellOut completes the shortened flags of perf, which getopt would take.
+func spellOut(root *cobra.Command, args []string) []string {
+	if root.Name() == "perf_analyzer" {
+		return completePrefixes(root.Flags(), args)
+	}
+	if cmd, rest, err := root.Find(args); err == nil && cmd.Name() == "perf" && len(rest) < len(args) {
+		return append(slices.Clone(args[:len(args)-len(rest)]), completePrefixes(cmd.Flags(), rest)...)
+	}
+	return args
 }
 
 func newRoot() *cobra.Command {
@@ -58,6 +89,7 @@ same model repositories and to the same clients as NVIDIA Triton.`,
 		Example: `  shoal runtime install                    get ONNX Runtime, once
   shoal serve --demo                       try it without any files
   shoal serve --model-repository ./models  serve your own models
+  shoal perf -m digits                     measure a model of it
   shoal top                                watch how it is doing`,
 		Version:       Version,
 		SilenceErrors: true,
@@ -67,7 +99,7 @@ same model repositories and to the same clients as NVIDIA Triton.`,
 	}
 	root.SetVersionTemplate("shoal {{.Version}}\n")
 	root.SetFlagErrorFunc(misused)
-	root.AddCommand(newServe(shoalDefaults), newTop(), newRuntime())
+	root.AddCommand(newServe(shoalDefaults), newPerf(), newTop(), newRuntime())
 	for _, c := range append(root.Commands(), root) {
 		checkArgs(c)
 	}
@@ -91,6 +123,7 @@ func checkArgs(c *cobra.Command) {
 // A misuseError is a fault in how a command was called.
 type misuseError struct {
 	command string
+	code    int
 	err     error
 }
 
@@ -98,5 +131,17 @@ func (e *misuseError) Error() string { return e.err.Error() }
 func (e *misuseError) Unwrap() error { return e.err }
 
 func misused(cmd *cobra.Command, err error) error {
-	return &misuseError{command: cmd.CommandPath(), err: err}
+	code := exitMisuse
+	if own, err := strconv.Atoi(cmd.Annotations[misuseKey]); err == nil {
+		code = own
+	}
+	return &misuseError{command: cmd.CommandPath(), code: code, err: err}
 }
+
+// misuseKey annotates a command that has an exit code of its own for misuse.
+const misuseKey = "shoal_misuse"
+
+// An exitError ends the process with a code; what is to be said was said.
+type exitError struct{ code int }
+
+func (e *exitError) Error() string { return "exit " + strconv.Itoa(e.code) }

@@ -11,17 +11,25 @@ import (
 
 var update = flag.Bool("update", false, "write the reference anew")
 
-// TestReferenceIsFresh compares docs/serve.md with the flags as they are.
+// TestReferenceIsFresh compares docs/serve.md and docs/perf.md with the flags as
+// they are.
 func TestReferenceIsFresh(t *testing.T) {
-	const path = "../../docs/serve.md"
+	for _, command := range []string{"serve", "perf"} {
+		checkReference(t, command)
+	}
+}
+
+func checkReference(t *testing.T, command string) {
+	t.Helper()
+	path := "../../docs/" + command + ".md"
 	var help bytes.Buffer
 	root := newRoot()
-	root.SetArgs([]string{"serve", "--help"})
+	root.SetArgs([]string{command, "--help"})
 	root.SetOut(&help)
 	if err := root.Execute(); err != nil {
 		t.Fatal(err)
 	}
-	got := "# shoal serve\n\nWhat `shoal serve --help` says; `go test ./internal/cli -update` writes it anew.\n\n```\n" + help.String() + "```\n"
+	got := "# shoal " + command + "\n\nWhat `shoal " + command + " --help` says; `go test ./internal/cli -update` writes it anew.\n\n```\n" + help.String() + "```\n"
 	if *update {
 		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
@@ -32,6 +40,6 @@ func TestReferenceIsFresh(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("docs/serve.md is stale; go test ./internal/cli -update mends it (-file +flags):\n%s", diff)
+		t.Errorf("docs/%s.md is stale; go test ./internal/cli -update mends it (-file +flags):\n%s", command, diff)
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 func TestMain(m *testing.M) {
 	run := func() { os.Exit(Main(os.Args, os.Stdout, os.Stderr)) }
-	testscript.Main(m, map[string]func(){"shoal": run, "tritonserver": run})
+	testscript.Main(m, map[string]func(){"shoal": run, "tritonserver": run, "perf_analyzer": run})
 }
 
 // TestScripts runs the commands as a user would, one behaviour a file.

@@ -63,3 +63,6 @@ func kindOf(err error) string {
 		return "grpc " + code.String()
 	}
 }
+
+// Kind puts an error of an exchange into one of a few kinds; see [Result.Errors].
+func Kind(err error) string { return kindOf(err) }

@@ -54,6 +54,12 @@ func (h *Histogram) grow(i int) {
 	h.counts = append(slices.Grow(h.counts, size-len(h.counts)), make([]uint64, size-len(h.counts))...)
 }
 
+// Reset empties h and keeps its room.
+func (h *Histogram) Reset() {
+	clear(h.counts)
+	*h = Histogram{counts: h.counts}
+}
+
 // Merge adds all that o has counted to h.
 func (h *Histogram) Merge(o *Histogram) {
 	if o.n == 0 {

@@ -111,6 +111,17 @@ func TestHistogramKeepsItsRoomAfterTheLongest(t *testing.T) {
 	}
 }
 
+func TestHistogramForgetsWhenReset(t *testing.T) {
+	var h, want Histogram
+	h.Record(time.Second)
+	h.Reset()
+	h.Record(time.Millisecond)
+	want.Record(time.Second)
+	if h.Count() != 1 || h.Max() != time.Millisecond || h.Mean() != time.Millisecond || h.Quantile(1) != time.Millisecond || len(h.counts) != len(want.counts) {
+		t.Errorf("got %d values, max %v, mean %v, want one of 1ms and the room of before", h.Count(), h.Max(), h.Mean())
+	}
+}
+
 func TestHistogramThatIsEmptySaysZero(t *testing.T) {
 	var h Histogram
 	if h.Quantile(0.5) != 0 || h.Mean() != 0 || h.Min() != 0 || h.Max() != 0 || h.Count() != 0 {

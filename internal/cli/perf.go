@@ -1,0 +1,211 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"shoal/internal/perf"
+)
+
+// The exit codes of perf, which are perf_analyzer's but for the last.
+const (
+	perfUnstable    = 2
+	perfNoAnswers   = 3
+	perfFailed      = 99
+	perfInterrupted = 130
+)
+
+// perfGC lets garbage grow before it is collected: the generator's memory is
+// small and the machine's time is the server's.
+const perfGC = 400
+
+func newPerf() *cobra.Command {
+	f := &perfFlags{}
+	cmd := &cobra.Command{
+		Use:   "perf -m MODEL [flags]",
+		Short: "Measure a model: throughput, latency and where the time goes",
+		Long: `Perf sends requests to a running server and reports throughput, latency and the
+server's own account of the same time. It takes perf_analyzer's flags and prints
+its report; called perf_analyzer, the binary is this command.
+
+There are two kinds of load. A closed loop keeps a number of requests under way
+(--concurrency-range): the answer to "how much can it do", but a server that
+stalls is asked less, so its worst moments hardly show. An open loop sends at a
+rate whatever the server does (--request-rate-range): the answer to "how long do
+users wait". Its latency counts from when a request was due.
+
+Each level is measured in windows until the last three agree within
+--stability-percentage. Inputs are random unless --input-data names others;
+shapes, types and the batch limit come from the server.
+
+Lines that begin with "|" are not in perf_analyzer's report. Other differences:
+a level that does not become stable is shown, marked, and the range goes on;
+failed requests are counted by cause rather than ending the run; random inputs
+have values that a model takes (--random-style=bytes has perf_analyzer's).
+
+Exit codes: 0 done; 2 the only level did not become stable; 3 a window had no
+answers; 99 anything else that went wrong, failed requests included; 130
+interrupted, after the report of what was measured.`,
+		Example: `  shoal perf -m digits                                    one caller
+  shoal perf -m digits --concurrency-range 1:16:5         what more callers bring
+  shoal perf -m digits --request-rate-range 500 --percentile 99
+                                                          what users wait at 500 a second
+  shoal perf -m digits --concurrency-range 1:64:1 --binary-search -l 20
+                                                          most callers within 20 ms
+  shoal perf -m digits -i grpc -u host:8001 -f out.csv --json out.json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := f.settings(cmd)
+			if err == nil {
+				err = s.Check()
+			}
+			if err != nil {
+				return misused(cmd, err)
+			}
+			return f.run(cmd, s)
+		},
+		Annotations: map[string]string{misuseKey: fmt.Sprint(perfFailed)},
+	}
+	f.add(cmd)
+	cmd.SetUsageFunc(groupedUsage)
+	return cmd
+}
+
+// run measures and reports. Its error is an *exitError: what is to be said was
+// said.
+func (f *perfFlags) run(cmd *cobra.Command, settings *perf.Settings) error {
+	debug.SetGCPercent(perfGC)
+	// The first Ctrl-C ends the run early; a second one ends the process.
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+
+	out, stderr := cmd.OutOrStdout(), cmd.ErrOrStderr()
+	if f.json == "-" {
+		out = stderr
+	}
+	if err := f.checkFiles(); err != nil {
+		return fail(stderr, err)
+	}
+	session, err := perf.Open(ctx, *settings)
+	if err != nil {
+		return fail(stderr, err)
+	}
+	defer func() { _ = session.Close() }() // only questions go over it
+	if d := session.Data(); d.Read {
+		fmt.Fprintf(out, " Successfully read data for %d stream/streams", len(d.Streams))
+		if len(d.Streams) == 1 {
+			fmt.Fprintf(out, " with %d step/steps", len(d.Streams[0]))
+		}
+		fmt.Fprintln(out, ".")
+	}
+	perf.WriteBanner(out, settings, session.Decoupled())
+	report := session.Report(out, stderr, f.verbose > 0)
+	observer := withProgress(report, stderr)
+	result, err := session.Run(ctx, observer)
+	if err == nil || len(result.Reported()) > 0 {
+		report.Summary(result)
+	}
+	if writeErr := f.write(cmd, session, result); writeErr != nil {
+		return fail(stderr, writeErr)
+	}
+	return f.verdict(stderr, result, err)
+}
+
+// fail prints an error as perf_analyzer does and makes it the exit code.
+func fail(stderr io.Writer, err error) error {
+	fmt.Fprintf(stderr, "error: %v\n\n", err)
+	return &exitError{perfFailed}
+}
+
+// verdict prints what is wrong with a run and returns the exit code for it.
+func (f *perfFlags) verdict(stderr io.Writer, r *perf.Result, err error) error {
+	failed, total := failures(r)
+	switch {
+	case errors.Is(err, perf.ErrNoAnswers):
+		fmt.Fprintf(stderr, "error: %v.\n", err)
+		return &exitError{perfNoAnswers}
+	case err != nil:
+		return fail(stderr, err)
+	case r.Cut != "":
+		fmt.Fprintf(stderr, "The run was %s; the report is of what was measured until then.\n", r.Cut)
+		return &exitError{perfInterrupted}
+	case float64(failed) > f.maxErrors.share*float64(total):
+		fmt.Fprintf(stderr, "error: %d of %d requests failed; --max-error-rate says how many may.\n", failed, total)
+		return &exitError{perfFailed}
+	case len(r.Levels) == 1 && !r.Plan.Ranged && !r.Levels[0].Stable && !r.Levels[0].OverLimit && !f.allowUnstable:
+		fmt.Fprint(stderr, "Failed to obtain stable measurement.\n\n")
+		return &exitError{perfUnstable}
+	}
+	return nil
+}
+
+// failures counts over all windows of a run.
+func failures(r *perf.Result) (failed, total int64) {
+	for i := range r.Levels {
+		for _, w := range r.Levels[i].Windows {
+			failed += w.Failed
+			total += w.Failed + w.Requests
+		}
+	}
+	return failed, total
+}
+
+// checkFiles finds out before an hour's run that its result cannot be written.
+func (f *perfFlags) checkFiles() error {
+	if f.export == "" {
+		return nil
+	}
+	if _, err := os.Stat(f.export); err == nil {
+		return fmt.Errorf("--profile-export-file %s is there already; name a new one", f.export)
+	}
+	return nil
+}
+
+// write writes the files that were asked for.
+func (f *perfFlags) write(cmd *cobra.Command, session *perf.Session, r *perf.Result) error {
+	csv := func(w io.Writer) error { return perf.WriteCSV(w, r, f.verboseCSV) }
+	export := func(w io.Writer) error { return session.WriteExport(w, Version) }
+	result := func(w io.Writer) error {
+		e := json.NewEncoder(w)
+		e.SetEscapeHTML(false)
+		return e.Encode(r)
+	}
+	if f.json == "-" {
+		if err := result(cmd.OutOrStdout()); err != nil {
+			return err
+		}
+	}
+	return errors.Join(
+		writeFile(f.csv, csv),
+		writeFile(f.export, export),
+		writeFile(noDash(f.json), result))
+}
+
+func noDash(path string) string {
+	if path == "-" {
+		return ""
+	}
+	return path
+}
+
+// writeFile writes a file, unless it has no name.
+func writeFile(path string, write func(io.Writer) error) error {
+	if path == "" {
+		return nil
+	}
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(file), file.Close())
+}

@@ -1,0 +1,459 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"shoal/internal/client"
+	"shoal/internal/perf"
+	"shoal/internal/perf/input"
+	"shoal/internal/tensor"
+)
+
+// perfFlags are the flags of the perf command. Those that perf_analyzer has too
+// go by the same names and defaults.
+type perfFlags struct {
+	model, version string
+	url, protocol  string
+	service        string
+	async, sync    bool
+	streaming      bool
+
+	concurrency    string
+	rate           string
+	distribution   string
+	intervals      string
+	binarySearch   bool
+	threshold      float64
+	callers        int // -t
+	maxOutstanding int
+	clock          string
+	seed           uint64
+
+	mode          string
+	interval      int
+	windowCount   int64
+	stability     float64
+	trials        int
+	percentile    int
+	warmup        int64
+	requestCount  int64
+	maxErrors     share
+	allowUnstable bool
+
+	batch        int
+	data         []string
+	folder       string
+	zero         bool
+	shapes       []string
+	stringLength int
+	stringData   string
+	randomStyle  string
+	inFormat     string
+	outFormat    string
+	parameters   []string
+	headers      []string
+	compression  string
+	shared       string
+	tls          perfTLS
+
+	verbose    int
+	csv        string
+	verboseCSV bool
+	export     string
+	json       string
+	serverPID  int
+
+	metrics         bool
+	metricsURL      string
+	metricsInterval int
+}
+
+func (f *perfFlags) add(cmd *cobra.Command) {
+	g := group(cmd, "What to measure")
+	g.set.StringVarP(&f.model, "model-name", "m", "", "`name` of the model; required")
+	g.note("model-name")
+	g.set.StringVarP(&f.version, "model-version", "x", "", "`number` of the version (default: the newest)")
+	g.note("model-version")
+	g.set.StringVarP(&f.url, "url", "u", "", "`host:port` of the server, or a URL; https:// uses TLS (default localhost:8000, gRPC localhost:8001)")
+	g.note("url")
+	g.set.StringVarP(&f.protocol, "protocol", "i", "http", "`http|grpc`")
+	g.note("protocol")
+	g.text(&f.service, "service-kind", "triton", "`kind` of server; triton is any that speaks KServe v2")
+
+	g = group(cmd, "Load")
+	g.text(&f.concurrency, "concurrency-range", "1", "closed loop: requests under way, as `start:end:step`; an end of 0 goes on to --latency-threshold")
+	g.text(&f.rate, "request-rate-range", "", "open loop: requests a second, as `start:end:step`")
+	g.text(&f.distribution, "request-distribution", perf.Constant, "gaps of the open loop, `constant|poisson`")
+	g.text(&f.intervals, "request-intervals", "", "open loop with the gaps of a `file`, microseconds one a line, over and over")
+	g.toggle(&f.binarySearch, "binary-search", "look for the highest level within --latency-threshold, to the precision of step")
+	g.set.Float64VarP(&f.threshold, "latency-threshold", "l", 0, "`milliseconds` of latency that end the search; 0 means none")
+	g.note("latency-threshold")
+	g.number(&f.maxOutstanding, "max-outstanding", 512, "open loop: `requests` that may be under way; waiting for one of them to end counts as latency")
+	g.text(&f.clock, "latency-clock", perf.ScheduleClock, "open loop: where latency begins, `schedule|send`: when a request was due, or when it was sent")
+	g.set.BoolVarP(&f.async, "async", "a", false, "let latency vary when only throughput is stable; callers cost the same either way")
+	g.note("async")
+	g.toggle(&f.sync, "sync", "the opposite of --async (default)")
+	g.toggle(&f.streaming, "streaming", "gRPC: send over streams, one for each caller; goes with --async")
+	g.set.Uint64Var(&f.seed, "seed", 1, "`number` that random inputs and poisson gaps follow from")
+	g.note("seed")
+
+	g = group(cmd, "Measurement")
+	g.text(&f.mode, "measurement-mode", perf.TimeWindows, "`time_windows|count_windows`")
+	g.set.IntVarP(&f.interval, "measurement-interval", "p", 5000, "`milliseconds` of a time window, which lasts 1.2 times that, as perf_analyzer's do")
+	g.note("measurement-interval")
+	g.set.Int64Var(&f.windowCount, "measurement-request-count", 50, "`requests` that a count window has at least; it lasts a second or more")
+	g.note("measurement-request-count")
+	g.set.Float64VarP(&f.stability, "stability-percentage", "s", 10, "`percent` that the last three windows may differ in throughput and latency")
+	g.note("stability-percentage")
+	g.set.IntVarP(&f.trials, "max-trials", "r", 10, "`windows` of a level at most")
+	g.note("max-trials")
+	g.number(&f.percentile, "percentile", -1, "judge by this `percentile` of the latency rather than the mean")
+	g.set.Int64Var(&f.warmup, "warmup-request-count", 0, "`requests` to send before measuring; single level only")
+	g.note("warmup-request-count")
+	g.set.Int64Var(&f.requestCount, "request-count", 0, "send exactly so many `requests` rather than measure in windows; single level only")
+	g.note("request-count")
+	g.set.Var(&f.maxErrors, "max-error-rate", "`percent` of requests that may fail before the exit code is 99")
+	g.note("max-error-rate")
+	g.toggle(&f.allowUnstable, "allow-unstable", "exit 0 although the level did not become stable")
+
+	f.addData(cmd)
+	f.addOutput(cmd)
+	addRefused(group(cmd, "Not here"))
+	f.addOld(cmd.Flags())
+}
+
+func (f *perfFlags) addData(cmd *cobra.Command) {
+	g := group(cmd, "What to send")
+	g.set.IntVarP(&f.batch, "batch-size", "b", 1, "`rows` of each request")
+	g.note("batch-size")
+	g.texts(&f.data, "input-data", "`random|zero|path`: values that fit, zeros, a folder with a file for each input, or JSON files, each with the flag (default random)")
+	g.texts(&f.shapes, "shape", "`name:d1,d2` for an input whose shape varies, without the batch dimension")
+	g.number(&f.stringLength, "string-length", 128, "`characters` of random strings")
+	g.text(&f.stringData, "string-data", "", "`text` to send in place of random strings")
+	g.text(&f.randomStyle, "random-style", "typed", "random inputs, `typed|bytes`: values that a model takes, or any bytes, infinities among them, as perf_analyzer sends")
+	g.text(&f.inFormat, "input-tensor-format", "binary", "HTTP: send tensors as `binary|json`")
+	g.text(&f.outFormat, "output-tensor-format", "binary", "HTTP: ask for tensors as `binary|json`")
+	g.texts(&f.parameters, "request-parameter", "gRPC: `name:value:type` to send along; the type is bool, int, float or string")
+	g.set.StringArrayVarP(&f.headers, "header", "H", nil, "`Name:value` to send along, as HTTP header or gRPC metadata")
+	g.note("header")
+	g.text(&f.compression, "grpc-compression-algorithm", "none", "gRPC: `none|gzip|deflate`")
+	g.text(&f.shared, "shared-memory", "none", "`none`; shared memory is not used yet")
+	f.tls.add(group(cmd, "TLS"))
+}
+
+func (f *perfFlags) addOutput(cmd *cobra.Command) {
+	g := group(cmd, "Output")
+	g.set.CountVarP(&f.verbose, "verbose", "v", "show each window, finer times, the mean batch, CPU of client and server")
+	g.note("verbose")
+	g.set.StringVarP(&f.csv, "csv", "f", "", "write the levels to this `file` as CSV, by rising throughput")
+	g.note("csv")
+	g.toggle(&f.verboseCSV, "verbose-csv", "more columns in the CSV")
+	g.text(&f.json, "json", "", "write everything that was measured, histograms included, to this `file`; - is standard output, and the report goes to standard error")
+	g.text(&f.export, "profile-export-file", "", "write every request and answer to this new `file`, in perf_analyzer's layout")
+	g.toggle(&f.metrics, "collect-metrics", "read the server's GPU metrics while measuring")
+	g.text(&f.metricsURL, "metrics-url", "", "`URL` of the metrics (default: the server's host, port 8002, /metrics)")
+	g.number(&f.metricsInterval, "metrics-interval", 1000, "`milliseconds` between two readings of the metrics")
+	g.number(&f.serverPID, "server-pid", 0, "`process` of the server, for its CPU time under -v (default: the one that listens, when on this machine)")
+}
+
+// addRefused adds perf_analyzer's flags that do nothing here, so that each is
+// refused with its reason, or taken where it makes no difference.
+func addRefused(g *flagGroup) {
+	refuse := func(reason string, value bool, names ...string) {
+		for _, name := range names {
+			g.set.Var(&refused{reason}, name, "")
+			n := g.note(name)
+			if n.Hidden = true; !value {
+				n.NoOptDefVal = "true"
+			}
+		}
+	}
+	refuse("sequences of requests are not made yet", true, "sequence-length", "sequence-length-variation", "sequence-id-range", "num-of-sequences")
+	refuse("sequences of requests are not made yet", false, "serial-sequences")
+	refuse("perf does not change a server's trace settings yet", true, "trace-level", "trace-rate", "trace-count", "log-frequency")
+	refuse("it goes with --service-kind=triton_c_api, which runs a Triton library inside the tool; start a server instead", true, "triton-server-directory", "model-repository")
+	refuse("statistics of models that a model calls are not told apart yet", true, "bls-composing-models")
+	refuse("it goes with --service-kind=openai, which is not spoken here", true, "endpoint", "session-concurrency")
+	refuse("it goes with --service-kind=openai, which is not spoken here", false, "fixed-schedule")
+	refuse("several processes in step are not supported; one process makes the load of many", false, "enable-mpi")
+	refuse("groups of growing load are not made yet; --concurrency-range measures level by level", true, "periodic-concurrency-range", "request-period")
+	g.ignored("model-signature-name", "output-shared-memory-size", "max-threads")
+}
+
+// addOld adds the short flags that perf_analyzer keeps from its first versions.
+func (f *perfFlags) addOld(set *pflag.FlagSet) {
+	set.IntVarP(&f.callers, "callers", "t", 0, "")
+	set.BoolVarP(&f.zero, "zero", "z", false, "")
+	set.StringVar(&f.folder, "data-directory", "", "")
+	set.VarP(&refused{"use --concurrency-range start:end with --latency-threshold"}, "dynamic", "d", "")
+	set.Lookup("dynamic").NoOptDefVal = "true"
+	set.VarP(&refused{"use --concurrency-range start:end"}, "max-concurrency", "c", "")
+	for _, name := range []string{"callers", "zero", "data-directory", "dynamic", "max-concurrency"} {
+		set.Lookup(name).Hidden = true
+	}
+}
+
+// refused is a flag that is known and not supported.
+type refused struct{ reason string }
+
+func (r *refused) String() string   { return "" }
+func (r *refused) Type() string     { return "value" }
+func (r *refused) Set(string) error { return errors.New(r.reason) }
+
+// share is a percentage, with or without its sign.
+type share struct{ share float64 }
+
+func (s *share) String() string { return strconv.FormatFloat(100*s.share, 'g', -1, 64) }
+func (s *share) Type() string   { return "percent" }
+func (s *share) Set(text string) error {
+	v, err := strconv.ParseFloat(strings.TrimSuffix(text, "%"), 64)
+	if err != nil || !(v >= 0 && v <= 100) {
+		return fmt.Errorf("%q is not a percentage from 0 to 100", text)
+	}
+	s.share = v / 100
+	return nil
+}
+
+// settings turns the flags into what perf understands. All faults are reported
+// together.
+func (f *perfFlags) settings(cmd *cobra.Command) (*perf.Settings, error) {
+	set := cmd.Flags()
+	b := &perfBuilder{flags: f, given: set.Changed}
+	s := &perf.Settings{
+		Tool: "shoal " + Version, Command: os.Args, Seed: f.seed,
+		Model: f.model, Version: f.version, Streaming: f.streaming, ServerPID: f.serverPID, Export: f.export != "",
+	}
+	b.target(s)
+	b.load(s)
+	b.plan(s)
+	b.data(s)
+	b.metrics(s)
+	return s, errors.Join(b.errs...)
+}
+
+// A perfBuilder collects the faults of the flags.
+type perfBuilder struct {
+	flags *perfFlags
+	given func(name string) bool
+	errs  []error
+}
+
+func (b *perfBuilder) wrong(is bool, format string, args ...any) {
+	if is {
+		b.errs = append(b.errs, fmt.Errorf(format, args...))
+	}
+}
+
+func (b *perfBuilder) add(err error) {
+	if err != nil {
+		b.errs = append(b.errs, err)
+	}
+}
+
+// choice holds a value against those that a flag takes.
+func (b *perfBuilder) choice(name, value string, all ...string) {
+	for _, c := range all {
+		if c == value {
+			return
+		}
+	}
+	b.wrong(true, "--%s is %q, want %s", name, value, strings.Join(all, " or "))
+}
+
+var serviceReasons = map[string]string{
+	"triton_c_api": "runs a Triton library inside the tool; start a server and measure that",
+	"torchserve":   "is not spoken yet",
+	"tfserving":    "is not spoken",
+	"openai":       "is not spoken",
+	"dynamic_grpc": "is not spoken",
+}
+
+func (b *perfBuilder) target(s *perf.Settings) {
+	f := b.flags
+	if reason, known := serviceReasons[f.service]; known {
+		b.wrong(true, "--service-kind=%s %s", f.service, reason)
+	} else {
+		b.choice("service-kind", f.service, "triton")
+	}
+	s.Protocol = strings.ToLower(f.protocol)
+	b.choice("protocol", s.Protocol, perf.HTTP, perf.GRPC)
+	port, url := 8000, f.url
+	if s.Protocol == perf.GRPC {
+		port = 8001
+	}
+	if url == "" {
+		url = "localhost"
+	}
+	var err error
+	s.Address, err = client.ParseAddress(url, port)
+	b.add(err)
+	s.TLS, err = f.tls.config(s.Protocol, s.Address.TLS)
+	b.add(err)
+	for _, line := range f.headers {
+		h, err := client.ParseHeader(line)
+		b.add(err)
+		s.Header = append(s.Header, h)
+	}
+	b.choice("grpc-compression-algorithm", f.compression, "none", "gzip", "deflate")
+	if f.compression != "none" {
+		s.Compression = f.compression
+	}
+	b.choice("shared-memory", f.shared, "none")
+}
+
+func (b *perfBuilder) load(s *perf.Settings) {
+	f := b.flags
+	modes := 0
+	for _, name := range []string{"concurrency-range", "request-rate-range", "request-intervals", "callers"} {
+		if b.given(name) {
+			modes++
+		}
+	}
+	b.wrong(modes > 1, "--concurrency-range, --request-rate-range and --request-intervals are different loads: give one of them")
+	b.choice("request-distribution", f.distribution, perf.Constant, perf.Poisson)
+	var err error
+	switch {
+	case f.rate != "":
+		s.Mode, s.Distribution = perf.RequestRate, f.distribution
+		s.Range, err = perf.ParseRange(f.rate, false)
+	case f.intervals != "":
+		s.Mode, s.Distribution = perf.Intervals, perf.File
+		s.Intervals, err = readIntervals(f.intervals)
+		s.Range = perf.RateOf(s.Intervals)
+	default:
+		text := f.concurrency
+		if f.callers > 0 {
+			text = strconv.Itoa(f.callers)
+		}
+		s.Mode = perf.Concurrency
+		s.Range, err = perf.ParseRange(text, true)
+	}
+	b.add(err)
+	b.wrong(s.Mode == perf.Concurrency && s.Range.Start > maxCallers, "--concurrency-range starts at %.0f, want %d or less", s.Range.Start, maxCallers)
+}
+
+// maxCallers is more connections than a machine has ports for.
+const maxCallers = 60000
+
+func readIntervals(path string) ([]time.Duration, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("--request-intervals: %w", err)
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	gaps, err := perf.ParseIntervals(file)
+	if err != nil {
+		return nil, fmt.Errorf("--request-intervals %s: %w", path, err)
+	}
+	return gaps, nil
+}
+
+func (b *perfBuilder) plan(s *perf.Settings) {
+	f := b.flags
+	b.choice("measurement-mode", f.mode, perf.TimeWindows, perf.CountWindows)
+	b.choice("latency-clock", f.clock, perf.ScheduleClock, perf.SendClock)
+	b.wrong(f.async && f.sync, "--async and --sync are opposites: give one of them")
+	b.wrong(f.threshold < 0, "--latency-threshold is %v, want 0 or more", f.threshold)
+	b.wrong(b.given("percentile") && f.percentile < 1 && f.percentile != -1, "--percentile is %d, want 1 to 99", f.percentile)
+	b.wrong(f.requestCount < 0 || f.warmup < 0, "--request-count and --warmup-request-count count from 0 up")
+	s.Plan = perf.Plan{
+		BatchSize: f.batch, Mode: f.mode, Window: time.Duration(f.interval) * time.Millisecond, WindowCount: f.windowCount,
+		RequestCount: f.requestCount, Warmup: f.warmup, Stability: f.stability / 100, MaxTrials: f.trials,
+		Percentile: max(0, f.percentile), LatencyLimit: time.Duration(f.threshold * float64(time.Millisecond)),
+		Async: f.async || f.streaming, BinarySearch: f.binarySearch, MaxOutstanding: f.maxOutstanding,
+		Ranged: !s.Range.Single && s.Range.End != 1,
+	}
+	if s.Plan.Ranged {
+		s.Plan.Limit = s.Range.End
+	}
+	if s.Mode != perf.Concurrency {
+		s.Plan.LatencyClock = f.clock
+	}
+	if f.requestCount > 0 {
+		s.Plan.Mode = perf.RequestCount
+	}
+}
+
+func (b *perfBuilder) data(s *perf.Settings) {
+	f := b.flags
+	b.choice("random-style", f.randomStyle, "typed", "bytes")
+	b.choice("input-tensor-format", f.inFormat, "binary", "json")
+	b.choice("output-tensor-format", f.outFormat, "binary", "json")
+	b.wrong(f.stringLength < 0, "--string-length is %d, want 0 or more", f.stringLength)
+	if f.inFormat == "json" {
+		s.InFormat = client.JSON
+	}
+	if f.outFormat == "json" {
+		s.OutFormat = client.JSON
+	}
+	s.Input = input.Options{
+		Sources: f.data, Shapes: make(map[string]tensor.Shape), StringLength: f.stringLength,
+		RawRandom: f.randomStyle == "bytes", Seed: f.seed,
+	}
+	if f.zero {
+		s.Input.Sources = []string{"zero"}
+	}
+	if f.folder != "" {
+		s.Input.Sources = []string{f.folder}
+	}
+	if b.given("string-data") {
+		s.Input.StringData = &f.stringData
+	}
+	for _, text := range f.shapes {
+		name, shape, err := input.ParseShape(text)
+		b.add(err)
+		s.Input.Shapes[name] = shape
+	}
+	for _, text := range f.parameters {
+		p, err := parseParameter(text)
+		b.add(err)
+		s.Parameters = append(s.Parameters, p)
+	}
+}
+
+// parseParameter reads name:value:type. The value may have colons in it.
+func parseParameter(text string) (client.Parameter, error) {
+	wrong := fmt.Errorf("--request-parameter %q is not name:value:type, where type is bool, int, float or string", text)
+	first, last := strings.IndexByte(text, ':'), strings.LastIndexByte(text, ':')
+	if first < 1 || first == last {
+		return client.Parameter{}, wrong
+	}
+	p := client.Parameter{Name: text[:first]}
+	value := text[first+1 : last]
+	var err error
+	switch strings.ToLower(text[last+1:]) {
+	case "bool":
+		p.Value, err = strconv.ParseBool(strings.ToLower(value))
+	case "int":
+		p.Value, err = strconv.ParseInt(value, 10, 64)
+	case "float", "double":
+		p.Value, err = strconv.ParseFloat(value, 64)
+	case "string":
+		p.Value = value
+	default:
+		err = wrong
+	}
+	if err != nil {
+		return client.Parameter{}, wrong
+	}
+	return p, nil
+}
+
+func (b *perfBuilder) metrics(s *perf.Settings) {
+	f := b.flags
+	b.wrong(!f.metrics && (b.given("metrics-url") || b.given("metrics-interval")), "--metrics-url and --metrics-interval go with --collect-metrics")
+	b.wrong(f.metricsInterval < 1, "--metrics-interval is %d, want 1 or more", f.metricsInterval)
+	b.wrong(f.verboseCSV && f.csv == "", "--verbose-csv goes with -f")
+	if f.metrics {
+		s.MetricsURL = perf.MetricsURL(f.metricsURL, s.Address.Host)
+		s.MetricsInterval = time.Duration(f.metricsInterval) * time.Millisecond
+	}
+}

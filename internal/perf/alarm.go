@@ -1,0 +1,35 @@
+package perf
+
+import (
+	"sync"
+	"time"
+)
+
+// An alarm wakes a sleeper.
+type alarm interface {
+	// sleep returns after d, or after wake.
+	sleep(d time.Duration)
+	// wake ends a sleep and every later one.
+	wake()
+	close()
+}
+
+// A runtimeAlarm sleeps by the runtime's timer, which may be a millisecond late.
+type runtimeAlarm struct {
+	woken chan struct{}
+	once  sync.Once
+}
+
+func newRuntimeAlarm() (alarm, error) { return &runtimeAlarm{woken: make(chan struct{})}, nil }
+
+func (a *runtimeAlarm) sleep(d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-a.woken:
+	}
+}
+
+func (a *runtimeAlarm) wake()  { a.once.Do(func() { close(a.woken) }) }
+func (a *runtimeAlarm) close() {}

@@ -1,0 +1,73 @@
+package perf
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+)
+
+// WriteBanner prints how will be measured. The lines are perf_analyzer's, which
+// scripts read.
+func WriteBanner(out io.Writer, s *Settings, decoupled bool) {
+	p := &s.Plan
+	line := func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }
+	line("*** Measurement Settings ***")
+	line("  Batch size: %d", p.BatchSize)
+	line("  Service Kind: TRITON")
+	if p.Warmup > 0 {
+		line("  Sending %d warmup requests", p.Warmup)
+	}
+	if p.RequestCount > 0 {
+		line("  Sending %d benchmark requests", p.RequestCount)
+	} else {
+		line("  Using %q mode for stabilization", p.Mode)
+		line("  Stabilizing using %s", stabilizing(p))
+		if p.Mode == CountWindows {
+			line("  Minimum number of samples in each window: %d", p.WindowCount)
+		} else {
+			line("  Measurement window: %d msec", p.Window.Milliseconds())
+		}
+	}
+	if p.Ranged {
+		line("  Latency limit: %d msec", p.LatencyLimit.Milliseconds())
+		switch {
+		case p.Limit == 0:
+		case s.Mode == Concurrency:
+			line("  Concurrency limit: %s concurrent requests", number(p.Limit))
+		default:
+			line("  Request Rate limit: %s requests per seconds", number(p.Limit))
+		}
+	}
+	switch s.Distribution {
+	case Constant:
+		line("  Using uniform distribution on request generation")
+	case Poisson:
+		line("  Using poisson distribution on request generation")
+	}
+	if p.BinarySearch {
+		line("  Using Binary Search algorithm")
+	}
+	if p.Async {
+		line("  Using asynchronous calls for inference")
+	} else {
+		line("  Using synchronous calls for inference")
+	}
+	if decoupled {
+		line("  Detected decoupled model, using the first response for measuring latency")
+	}
+	line("")
+}
+
+func stabilizing(p *Plan) string {
+	switch {
+	case p.Percentile > 0:
+		return fmt.Sprintf("p%dlatency and throughput", p.Percentile) // without a blank, as scripts know it
+	case p.Async:
+		return "average throughput"
+	default:
+		return "average latency and throughput"
+	}
+}
+
+// number writes a figure with six digits, as C++ streams do.
+func number(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }

@@ -1,0 +1,6 @@
+//go:build !linux
+
+package perf
+
+// cpuModel is not known on this system.
+func cpuModel() string { return "" }

@@ -1,0 +1,223 @@
+package perf
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"shoal/internal/load"
+	pb "shoal/internal/protocol/kservegrpc/inferencepb"
+)
+
+const (
+	// tickLength is how often what the workers saw is collected.
+	tickLength = 100 * time.Millisecond
+	// lateAfter is how late a request is sent when it counts as delayed.
+	lateAfter = time.Millisecond
+	// minCountWindow is the shortest window that is counted by requests; a few
+	// milliseconds would never agree with each other.
+	minCountWindow = time.Second
+)
+
+// A meter turns what a crew sees into windows, one after the other without a gap.
+type meter struct {
+	session *Session
+	crew    *crew
+	load    Load
+	observe func(Progress)
+
+	origin time.Duration // of the level
+	last   edge          // where the window now measured began
+	trial  int
+
+	timeline []Tick
+	tick     *load.Histogram // of the tick now measured
+	exported []exported
+	health   health
+}
+
+// An edge is what is read at the moment between two windows.
+type edge struct {
+	at                   time.Duration
+	clientCPU, serverCPU time.Duration
+	stats                []*pb.ModelStatistics
+}
+
+func newMeter(ctx context.Context, s *Session, c *crew, l Load, observe func(Progress)) (*meter, error) {
+	m := &meter{session: s, crew: c, load: l, observe: observe, tick: &load.Histogram{}}
+	var err error
+	m.last, err = m.edge(ctx)
+	m.origin = m.last.at
+	return m, err
+}
+
+func (m *meter) edge(ctx context.Context) (edge, error) {
+	e := edge{at: load.Now()}
+	e.clientCPU, _ = load.Watch(os.Getpid()).CPU() // zero where the system does not say
+	e.serverCPU = load.CPU(m.session.processes())
+	var err error
+	if m.session.statistics {
+		e.stats, err = m.session.api.Statistics(ctx, m.session.target.Model, m.session.target.Version)
+	}
+	return e, err
+}
+
+// window measures until the window is over: after its time, with enough answers,
+// when the crew has done its work, or when ctx ends. It returns false when the
+// level should end, because no more will come.
+func (m *meter) window(ctx context.Context) (Window, bool, error) {
+	m.trial++
+	w := Window{Start: load.At(m.last.at), Latency: &load.Histogram{}}
+	if m.load.Open() {
+		w.FromSend, w.SendLag = &load.Histogram{}, &load.Histogram{}
+	}
+	clamp := m.collect(ctx, &w)
+	going := ctx.Err() == nil && m.health.why == ""
+	select {
+	case <-m.crew.done:
+		going = false
+	default:
+	}
+	// What was measured is reported even when the run is being ended.
+	now, err := m.edge(context.WithoutCancel(ctx))
+	clamp.take(m, &w)
+	w.Duration = now.at - m.last.at
+	if m.session.settings.Plan.RequestCount > 0 && clamp.any {
+		w.Start, w.Duration = load.At(clamp.first), clamp.last-clamp.first
+	}
+	w.Rows = w.Requests * int64(m.session.settings.Plan.BatchSize)
+	w.ClientCPU, w.ServerCPU = now.clientCPU-m.last.clientCPU, max(0, now.serverCPU-m.last.serverCPU)
+	w.MaxInFlight, _ = m.crew.crowd()
+	if err == nil && m.session.statistics {
+		w.Server = diffStats(m.last.stats, now.stats)
+	}
+	if m.session.gpu != nil {
+		w.GPU = m.session.gpu.take()
+	}
+	m.last = now
+	return w, going, err
+}
+
+// collect takes what the workers saw, tick by tick, until the window is over.
+func (m *meter) collect(ctx context.Context, w *Window) *clamp {
+	p := &m.session.settings.Plan
+	length := p.Window + p.Window/5 // as perf_analyzer's windows
+	if p.Mode != TimeWindows {
+		length = minCountWindow
+	}
+	ticker := time.NewTicker(tickLength)
+	defer ticker.Stop()
+	end := time.NewTimer(max(0, m.last.at+length-load.Now()))
+	defer end.Stop()
+	clamp := &clamp{}
+	enough := false
+	for {
+		select {
+		case <-ticker.C:
+			clamp.take(m, w)
+			m.progress(w)
+		case <-end.C:
+			if p.Mode == TimeWindows {
+				return clamp
+			}
+			enough = true
+		case <-m.crew.done:
+			clamp.take(m, w)
+			return clamp
+		case <-ctx.Done():
+			return clamp
+		}
+		if m.health.why != "" || p.Mode == CountWindows && enough && w.Requests >= p.WindowCount {
+			return clamp
+		}
+	}
+}
+
+// A clamp remembers when the first request of a window was sent and the last
+// answer came.
+type clamp struct {
+	any         bool
+	first, last time.Duration
+}
+
+// take moves what the workers have seen into the window.
+func (c *clamp) take(m *meter, w *Window) {
+	m.tick.Reset()
+	now := load.Now()
+	before, failedBefore := w.Requests, w.Failed
+	for _, worker := range m.crew.workers {
+		records, idle, failed, export := worker.take()
+		for i := range records {
+			c.add(&records[i])
+			m.count(w, &records[i])
+		}
+		w.Idle += idle
+		for _, f := range failed {
+			w.Failed++
+			w.countError(f.cause, 1)
+			m.health.fail(f)
+		}
+		m.exported = append(m.exported, export...)
+	}
+	m.health.tick(now, w.Requests-before)
+	m.timeline = append(m.timeline, Tick{
+		At: now - m.origin, Requests: w.Requests - before, Failed: w.Failed - failedBefore,
+		P50: m.tick.Quantile(0.5), P99: m.tick.Quantile(0.99), Max: m.tick.Max(),
+	})
+}
+
+func (c *clamp) add(r *record) {
+	if !c.any || r.start < c.first {
+		c.first = r.start
+	}
+	if !c.any || r.done > c.last {
+		c.last = r.done
+	}
+	c.any = true
+}
+
+// count adds one answered request.
+func (m *meter) count(w *Window, r *record) {
+	w.Requests++
+	w.Responses += int64(r.responses)
+	latency := r.done - r.start
+	if m.load.Open() {
+		w.FromSend.Record(latency)
+		lag := r.start - r.due
+		w.SendLag.Record(lag)
+		if lag > lateAfter {
+			w.Delayed++
+		}
+		if m.session.settings.Plan.LatencyClock != SendClock {
+			latency = r.done - r.due
+		}
+	}
+	w.Latency.Record(latency)
+	m.tick.Record(latency)
+	sent, first := r.sent, r.first
+	if sent == 0 {
+		sent = r.start
+	}
+	if first == 0 {
+		first = r.done
+	}
+	w.Send += sent - r.start
+	w.Wait += max(0, first-sent)
+	w.Receive += r.done - first
+}
+
+// A Progress is where a run is, ten times a second.
+type Progress struct {
+	Load    Load
+	Trial   int           // the window now measured, from 1
+	Elapsed time.Duration // of the window
+	Window  *Window       // so far; not to be kept
+	Tick    Tick          // the last tenth of a second
+}
+
+func (m *meter) progress(w *Window) {
+	if m.observe == nil {
+		return
+	}
+	m.observe(Progress{Load: m.load, Trial: m.trial, Elapsed: load.Now() - m.last.at, Window: w, Tick: m.timeline[len(m.timeline)-1]})
+}

@@ -1,0 +1,206 @@
+package perf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc/metadata"
+
+	"shoal/internal/client"
+	"shoal/internal/load"
+	"shoal/internal/model/modelpb"
+	"shoal/internal/perf/input"
+	pb "shoal/internal/protocol/kservegrpc/inferencepb"
+	"shoal/internal/tensor"
+)
+
+// A Session is all that a run needs: the model is known, the requests are
+// encoded. Its life: Open, Run once, Close.
+type Session struct {
+	settings   Settings
+	api        client.API
+	target     Target
+	statistics bool // the server has them
+	link       load.Link
+	messages   []*load.Message
+	requests   []client.Request // what the messages are, for the export
+	data       *input.Set
+	decoupled  bool
+	server     *load.Process
+	gpu        *gpuPoller
+	exported   []experiment
+	newAlarm   func() (alarm, error) // what an open loop sleeps by
+}
+
+// Open asks the server about the model and prepares the requests. The error of a
+// server that does not know the model is what the server says.
+func Open(ctx context.Context, settings Settings) (*Session, error) {
+	s := &Session{settings: settings, newAlarm: newAlarm, target: Target{
+		URL: settings.Address.Host + settings.Address.Prefix, Protocol: settings.Protocol, Streaming: settings.Streaming,
+		Model: settings.Model, Version: settings.Version,
+	}}
+	var err error
+	if s.api, err = openAPI(settings); err != nil {
+		return nil, err
+	}
+	if err := s.prepare(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func openAPI(s Settings) (client.API, error) {
+	o := client.Options{Address: s.Address.Host, TLS: s.TLS, Header: s.Header}
+	if s.Protocol == GRPC {
+		return client.OpenGRPC(o)
+	}
+	return client.OpenHTTP(o, s.Address.Prefix), nil
+}
+
+// Close ends the connections that ask questions.
+func (s *Session) Close() error { return s.api.Close() }
+
+// Data returns what is sent, for the report.
+func (s *Session) Data() *input.Set { return s.data }
+
+// Decoupled says that the model may answer a request any number of times.
+func (s *Session) Decoupled() bool { return s.decoupled }
+
+func (s *Session) prepare(ctx context.Context) error {
+	meta, err := s.api.Model(ctx, s.settings.Model, s.settings.Version)
+	if err != nil {
+		return fmt.Errorf("failed to get model metadata: %w", s.hint(err))
+	}
+	config, err := s.api.Config(ctx, s.settings.Model, s.settings.Version)
+	if err != nil {
+		return fmt.Errorf("failed to get model config: %w", err)
+	}
+	server, err := s.api.Server(ctx)
+	if err != nil {
+		return fmt.Errorf("failed to get server metadata: %w", err)
+	}
+	s.target.Server = strings.TrimSpace(server.GetName() + " " + server.GetVersion())
+	s.statistics = slices.Contains(server.GetExtensions(), "statistics")
+	s.target.MaxBatch = int(config.GetMaxBatchSize())
+	s.decoupled = config.GetModelTransactionPolicy().GetDecoupled()
+	if err := s.checkModel(config); err != nil {
+		return err
+	}
+	ports, err := portsOf(meta, config)
+	if err != nil {
+		return err
+	}
+	if s.data, err = input.Load(ports, s.settings.Input); err != nil {
+		return err
+	}
+	s.findServer()
+	return s.encode()
+}
+
+// hint adds what would help to an error about the connection.
+func (s *Session) hint(err error) error {
+	if !errors.Is(err, client.ErrUnreachable) {
+		return err
+	}
+	return fmt.Errorf("%w; is a server listening for %s there? -u says where else, -i the protocol", err, s.settings.Protocol)
+}
+
+func (s *Session) checkModel(config *modelpb.ModelConfig) error {
+	switch batch := s.settings.Plan.BatchSize; {
+	case config.GetSequenceBatching() != nil:
+		return fmt.Errorf("model %q wants sequences of requests, which perf does not make yet", s.settings.Model)
+	case batch > 1 && s.target.MaxBatch == 0:
+		return fmt.Errorf("model %q takes no batches (max_batch_size 0): -b must be 1", s.settings.Model)
+	case s.decoupled && !s.settings.Streaming:
+		return fmt.Errorf("model %q is decoupled, it may answer a request any number of times: that needs -i grpc --streaming", s.settings.Model)
+	}
+	return nil
+}
+
+// portsOf returns a model's inputs as one row has them.
+func portsOf(meta *pb.ModelMetadataResponse, config *modelpb.ModelConfig) ([]input.Port, error) {
+	optional := make(map[string]bool)
+	for _, in := range config.GetInput() {
+		optional[in.GetName()] = in.GetOptional()
+	}
+	var ports []input.Port
+	for _, in := range meta.GetInputs() {
+		t, ok := tensor.ParseType(in.GetDatatype())
+		if !ok {
+			return nil, fmt.Errorf("input %q has the type %q, which is not known", in.GetName(), in.GetDatatype())
+		}
+		shape := tensor.Shape(in.GetShape())
+		if config.GetMaxBatchSize() > 0 && len(shape) > 0 {
+			shape = shape[1:] // the batch dimension, which is put back when rows are joined
+		}
+		ports = append(ports, input.Port{Name: in.GetName(), Type: t, Shape: shape, Optional: optional[in.GetName()]})
+	}
+	return ports, nil
+}
+
+// encode makes the link and the messages that are sent over it.
+func (s *Session) encode() error {
+	set := &s.settings
+	rows, err := s.data.Requests(set.Plan.BatchSize, s.target.MaxBatch > 0)
+	if err != nil {
+		return err
+	}
+	parameters := set.Parameters
+	if s.decoupled {
+		parameters = append(slices.Clone(parameters), client.Parameter{Name: "triton_enable_empty_final_response", Value: true})
+	}
+	var add func(r *client.Request) error
+	if set.Protocol == GRPC {
+		add = s.encodeGRPC()
+	} else {
+		add = s.encodeHTTP()
+	}
+	for _, inputs := range rows {
+		r := client.Request{Model: set.Model, Version: set.Version, Inputs: inputs, Parameters: parameters}
+		if err := add(&r); err != nil {
+			return err
+		}
+		s.requests = append(s.requests, r)
+	}
+	return nil
+}
+
+func (s *Session) encodeHTTP() func(r *client.Request) error {
+	l := load.NewHTTPLink(s.settings.Address.Host, s.settings.TLS)
+	s.link = l
+	return func(r *client.Request) error {
+		path, header, body, err := client.EncodeHTTP(r, s.settings.InFormat, s.settings.OutFormat)
+		var lines []string
+		for _, h := range append(header, s.settings.Header...) {
+			lines = append(lines, h.Name+": "+h.Value)
+		}
+		s.messages = append(s.messages, l.Message(s.settings.Address.Prefix+path, lines, body))
+		return err
+	}
+}
+
+func (s *Session) encodeGRPC() func(r *client.Request) error {
+	header := metadata.MD{}
+	for _, h := range s.settings.Header {
+		header.Append(strings.ToLower(h.Name), h.Value)
+	}
+	l := load.NewGRPCLink(s.settings.Address.Host, load.GRPCOptions{
+		TLS: s.settings.TLS, Header: header, Compression: s.settings.Compression,
+		Stream: s.settings.Streaming, Decoupled: s.decoupled,
+	})
+	s.link = l
+	return func(r *client.Request) error {
+		data, err := client.EncodeGRPC(r)
+		s.messages = append(s.messages, l.Message(data))
+		return err
+	}
+}
+
+// Report returns an observer that prints the session's run.
+func (s *Session) Report(out, stderr io.Writer, verbose bool) *Report {
+	return &Report{Out: out, Err: stderr, Verbose: verbose, Plan: &s.settings.Plan, Target: &s.target, Host: thisHost()}
+}

@@ -1,0 +1,93 @@
+package perf
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"time"
+
+	"shoal/internal/client"
+	"shoal/internal/perf/input"
+)
+
+// The modes of measurement, as a Plan names them.
+const (
+	TimeWindows  = "time_windows"
+	CountWindows = "count_windows"
+	RequestCount = "request_count"
+)
+
+// The clocks of an open loop's latency, as a Plan names them.
+const (
+	ScheduleClock = "schedule"
+	SendClock     = "send"
+)
+
+// The protocols, as a Target names them.
+const (
+	HTTP = "http"
+	GRPC = "grpc"
+)
+
+// Settings say what to measure and how.
+type Settings struct {
+	Tool    string
+	Command []string
+
+	Plan         Plan
+	Mode         string // Concurrency, RequestRate or Intervals
+	Range        Range
+	Distribution string
+	Intervals    []time.Duration
+	Seed         uint64
+
+	Address     client.Address
+	Protocol    string
+	Streaming   bool
+	Model       string
+	Version     string
+	TLS         *tls.Config // nil: none
+	Header      []client.Header
+	Compression string // gRPC: a compressor's name
+	Parameters  []client.Parameter
+
+	Input     input.Options
+	InFormat  client.Format
+	OutFormat client.Format
+
+	// ServerPID is the server's process; 0 looks for one that listens here.
+	ServerPID int
+	// Export keeps every request and answer for WriteExport.
+	Export bool
+	// MetricsURL is read each MetricsInterval for the server's GPUs; empty: not.
+	MetricsURL      string
+	MetricsInterval time.Duration
+}
+
+// Check holds the settings against each other. It reports all that is wrong.
+func (s *Settings) Check() error {
+	var errs []error
+	p := &s.Plan
+	wrong := func(is bool, format string, args ...any) {
+		if is {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	wrong(s.Model == "", "-m is missing; it names the model")
+	wrong(p.BatchSize < 1, "-b is %d, want 1 or more", p.BatchSize)
+	wrong(p.Mode == TimeWindows && p.Window <= 0, "--measurement-interval is %v, want more than 0", p.Window)
+	wrong(p.Mode == CountWindows && p.WindowCount < 1, "--measurement-request-count is %d, want 1 or more", p.WindowCount)
+	wrong(p.Stability <= 0, "--stability-percentage is %v, want more than 0", 100*p.Stability)
+	wrong(p.MaxTrials < 1, "--max-trials is %d, want 1 or more", p.MaxTrials)
+	wrong(p.Percentile < 0 || p.Percentile > 99, "--percentile is %d, want 1 to 99", p.Percentile)
+	wrong(p.MaxOutstanding < 1, "--max-outstanding is %d, want 1 or more", p.MaxOutstanding)
+	wrong(s.Range.Unbounded() && p.LatencyLimit == 0, "a range with the end 0 goes on until the latency is too high: give --latency-threshold as well")
+	wrong(p.BinarySearch && (s.Range.Single || s.Range.Unbounded()), "--binary-search needs a range with a start and an end")
+	wrong(p.BinarySearch && p.LatencyLimit == 0, "--binary-search looks for the highest level within --latency-threshold: give that as well")
+	wrong((p.RequestCount > 0 || p.Warmup > 0) && !s.Range.Single && s.Range.Start != s.Range.End, "--request-count and --warmup-request-count are for a single level, not for a range")
+	wrong(p.RequestCount > 0 && s.Mode == Concurrency && float64(p.RequestCount) < s.Range.Start, "--request-count is %d, want at least the concurrency, %.0f", p.RequestCount, s.Range.Start)
+	wrong(s.Streaming && s.Protocol != GRPC, "--streaming is for gRPC: give -i grpc as well")
+	wrong(len(s.Parameters) > 0 && s.Protocol != GRPC, "--request-parameter is for gRPC: give -i grpc as well")
+	wrong(s.Compression != "" && s.Protocol != GRPC, "--grpc-compression-algorithm is for gRPC: give -i grpc as well")
+	return errors.Join(errs...)
+}
