@@ -12,8 +12,13 @@ import (
 	"sync"
 )
 
-// readBuffer holds a small answer whole and a large one in a few reads.
-const readBuffer = 256 << 10
+// A connection's buffer holds a small answer whole. It grows for those that have
+// large ones: hundreds of idle connections should not cost memory, and a large
+// answer not many reads.
+const (
+	smallBuffer = 2 * maxHead
+	readBuffer  = 256 << 10
+)
 
 // An HTTPLink speaks HTTP/1.1 with keep-alive, one exchange at a time on each
 // connection.
@@ -94,6 +99,9 @@ func (c *httpConn) exchange(ctx context.Context, m *Message, x *Exchange) error 
 	if err != nil || h.close {
 		c.hangUp()
 	}
+	if h.length > int64(len(c.buf)) && len(c.buf) < readBuffer {
+		c.buf = make([]byte, readBuffer)
+	}
 	if err == nil && h.status/100 != 2 {
 		return &StatusError{Code: h.status, Body: said}
 	}
@@ -170,7 +178,7 @@ func (c *httpConn) Connect(ctx context.Context) error {
 		return nil
 	}
 	if c.buf == nil {
-		c.buf = make([]byte, readBuffer)
+		c.buf = make([]byte, smallBuffer)
 	}
 	conn, err := c.link.dial(ctx)
 	if err != nil {

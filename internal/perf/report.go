@@ -56,7 +56,7 @@ func (r *Report) End(l *Level) {
 	if w == nil || w.Requests == 0 {
 		return
 	}
-	if !l.Stable && r.Plan.RequestCount == 0 && l.Reason != "" {
+	if !l.Stable && r.Plan.RequestCount == 0 && l.Reason != "" && l.Reason != cutShort {
 		fmt.Fprintf(r.Err, "Failed to obtain stable measurement within %d measurement windows for %s. Please try to increase the --measurement-interval.\n",
 			len(l.Windows), strings.ToLower(summaryName(l.Load))+" "+number(l.Load.Value))
 	}

@@ -52,8 +52,8 @@ func (s *Session) Run(ctx context.Context, o Observer) (*Result, error) {
 		r.Levels = append(r.Levels, l)
 		o.End(&r.Levels[len(r.Levels)-1])
 		passed = !l.OverLimit
-		if err == nil && ctx.Err() != nil {
-			r.Cut = "interrupted"
+		if ctx.Err() != nil { // whatever failed, failed because of it
+			r.Cut, err = "interrupted", nil
 			break
 		}
 	}
@@ -70,6 +70,9 @@ func (s *Session) Run(ctx context.Context, o Observer) (*Result, error) {
 func thisHost() Host {
 	return Host{OS: runtime.GOOS, Arch: runtime.GOARCH, CPU: cpuModel(), CPUs: runtime.GOMAXPROCS(0)}
 }
+
+// cutShort is the reason of a level that was ended before it was stable.
+const cutShort = "cut short"
 
 const (
 	// patience is how long a level's last requests may take once no more are
@@ -200,6 +203,9 @@ func (s *Session) measure(ctx context.Context, l *Level, m *meter, o Observer) e
 			return nil
 		}
 		l.Stable, l.Reason, l.OverLimit = v.stable, v.reason, v.over
+		if ctx.Err() != nil && !v.stable {
+			l.Reason = cutShort
+		}
 		if v.stable || v.over || !going || trial >= p.MaxTrials {
 			s.relief(l, v)
 			return nil

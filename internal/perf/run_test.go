@@ -491,6 +491,9 @@ func TestRunThatIsCutReportsWhatItHas(t *testing.T) {
 			if err != nil || r.Cut != "interrupted" || len(r.Levels) != 1 || len(r.Levels[0].Windows) != 2 || r.Levels[0].Merged.Requests < 150 {
 				t.Errorf("%s: got %d levels, cut %q, %v, want the first with a window and a half", name, len(r.Levels), r.Cut, err)
 			}
+			if l := r.Levels[0]; l.Stable || l.Reason != cutShort {
+				t.Errorf("%s: got stable %v, %q, want that it was cut short", name, l.Stable, l.Reason)
+			}
 			if server.inFlight != 0 {
 				t.Errorf("%s: got %d requests still under way, want none", name, server.inFlight)
 			}
