@@ -12,13 +12,13 @@ import re
 import signal
 import subprocess
 import sys
+import typing
 
 import pytest
 
 from server import ROOT, environment, free_port
 
 PAGE = ROOT / "docs" / "tutorial-batching.md"
-TIMEOUT = 180  # seconds for all commands, which take 30 on two idle cores
 _BLOCK = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LOAD = re.compile(r"^callers +(\d+): +(\d+) infer/s,.* mean batch +([\d.]+)", re.MULTILINE)
 
@@ -56,78 +56,127 @@ def test_configurations_load(serve, tmp_path):
     assert not re.search("level=WARN", server.log), server.log
 
 
+COMMANDS = [content for kind, content in blocks() if kind == "sh test"]
+
+
+class Walk:
+    """A shell that runs the page's commands, block by block. A command that fails ends it."""
+
+    MARK = "--- the end of the block ---"
+
+    def __init__(self, folder: pathlib.Path):
+        self.folder = folder
+        self.outputs: list[str] = []  # of the blocks that ran
+        taken = [free_port() for _ in range(3)]
+        self.ports = [port for _, port in taken]
+        for listener, _ in taken:
+            listener.close()
+        env = {k: v for k, v in environment().items() if not k.startswith("MAKE") and k not in ("MFLAGS", "ARGS")}
+        env["PATH"] = str(pathlib.Path(sys.executable).parent) + os.pathsep + env["PATH"]
+        self.shell = subprocess.Popen(
+            ["bash", "-euo", "pipefail"],
+            cwd=ROOT, env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+
+    def until(self, n: int) -> str:
+        """Runs the blocks up to number n that have not run yet, and returns what all of them printed."""
+        while len(self.outputs) <= n:
+            self.outputs.append(self._run(len(self.outputs)))
+        return "".join(self.outputs[: n + 1])
+
+    def _run(self, n: int) -> str:
+        file = self.folder / f"block_{n}.sh"
+        file.write_text(self._here(COMMANDS[n]))
+        stdin, stdout = typing.cast(typing.IO[str], self.shell.stdin), typing.cast(typing.IO[str], self.shell.stdout)
+        try:
+            stdin.write(f". {file} < /dev/null\necho '{self.MARK}'\n")
+            stdin.flush()
+        except BrokenPipeError:
+            raise AssertionError("a block before this one failed") from None
+        lines: list[str] = []
+        for line in stdout:
+            if line.endswith(self.MARK + "\n"):  # curl's answers end without a newline
+                lines.append(line.removesuffix(self.MARK + "\n"))
+                return "".join(lines)
+            lines.append(line)
+        log = self.folder / "shoal.log"  # where the page sends it
+        raise AssertionError(
+            f"block {n} failed:\n{COMMANDS[n]}\nIt printed:\n{''.join(lines)}\nThe server's log:\n{log.read_text() if log.exists() else 'none'}"
+        )
+
+    def _here(self, commands: str) -> str:
+        serve = (
+            f"shoal serve --http-port={self.ports[0]} --grpc-port={self.ports[1]} --metrics-port={self.ports[2]} --http-address=127.0.0.1"
+        )
+        changed = (
+            commands.replace("T=build/tutorial", f"T={self.folder}")
+            .replace("shoal serve", serve)
+            .replace("localhost:8000", f"127.0.0.1:{self.ports[0]}")
+        )
+        assert not re.search(r":800[0-2]", changed), changed
+        return changed
+
+    def close(self) -> None:
+        try:
+            os.killpg(self.shell.pid, signal.SIGKILL)  # with a server that a failed block left
+        except ProcessLookupError:
+            pass
+        self.shell.communicate()
+
+
 @pytest.fixture(scope="module")
-def walked(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """What the commands printed, by block."""
-    return walk([content for kind, content in blocks() if kind == "sh test"], tmp_path_factory.mktemp("tutorial"))
+def walk(tmp_path_factory: pytest.TempPathFactory):
+    walk = Walk(tmp_path_factory.mktemp("tutorial"))
+    yield walk
+    walk.close()
 
 
-def walk(commands: list[str], folder: pathlib.Path) -> list[str]:
-    mark = "--- the next block ---"
-    script = f"\necho '{mark}'\n".join(commands).replace("T=build/tutorial", f"T={folder}")
-    taken = [free_port() for _ in range(3)]
-    ports = [port for _, port in taken]
-    for listener, _ in taken:
-        listener.close()
-    script = script.replace(
-        "shoal serve", f"shoal serve --http-port={ports[0]} --grpc-port={ports[1]} --metrics-port={ports[2]} --http-address=127.0.0.1"
-    ).replace("localhost:8000", f"127.0.0.1:{ports[0]}")
-    assert f"T={folder}" in script and not re.search(r":800[0-2]", script)
-    env = {k: v for k, v in environment().items() if not k.startswith("MAKE") and k not in ("MFLAGS", "ARGS")}
-    env["PATH"] = str(pathlib.Path(sys.executable).parent) + os.pathsep + env["PATH"]
-    shell = subprocess.Popen(
-        ["bash", "-euo", "pipefail", "-c", script],
-        cwd=ROOT, env=env, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-    )  # fmt: skip
-    try:
-        out, err = shell.communicate(timeout=TIMEOUT)
-    except subprocess.TimeoutExpired:
-        os.killpg(shell.pid, signal.SIGKILL)
-        out, err = shell.communicate()
-        raise AssertionError(f"the commands did not end in {TIMEOUT} s:\n{out}\n{err}") from None
-    finally:
-        if shell.poll() != 0:
-            try:
-                os.killpg(shell.pid, signal.SIGKILL)  # the server of the step that failed
-            except ProcessLookupError:
-                pass
-    log = folder / "shoal.log"  # where the page sends it
-    assert shell.returncode == 0, f"{out}\n{err}\nthe server's log:\n{log.read_text() if log.exists() else 'none'}"
-    return out.split(mark)
+@pytest.mark.parametrize("n", range(len(COMMANDS)))
+def test_block_runs(walk, n):
+    walk.until(n)
 
 
-def loads(walked: list[str]) -> list[list[tuple[float, float]]]:
+@pytest.fixture
+def printed(walk: Walk) -> str:
+    """What all commands printed."""
+    return walk.until(len(COMMANDS) - 1)
+
+
+def loads(printed: str) -> list[list[tuple[float, float]]]:
     """Throughput and mean batch at 1 and 16 callers, of each load in turn: credsweeper and mlp on each step."""
-    found = [(int(callers), float(rate), float(batch)) for callers, rate, batch in _LOAD.findall("".join(walked))]
+    found = [(int(callers), float(rate), float(batch)) for callers, rate, batch in _LOAD.findall(printed)]
     assert [callers for callers, _, _ in found] == [1, 16] * 6, found
     return [[found[i][1:], found[i + 1][1:]] for i in range(0, 12, 2)]
 
 
-def test_commands_run_and_answer(walked):
-    out = "".join(walked)
-    assert '"model_name":"mlp"' in out and "prediction [[0." in out, out
-    assert out.count("mean batch 1.0\n") == 1, "the statistics of step 1 have a mean batch of exactly 1:\n" + out
+def test_both_models_answer(printed):
+    assert '"model_name":"mlp"' in printed and "prediction [[0." in printed, printed
+
+
+def test_only_the_first_statistics_have_a_mean_batch_of_one(printed):
+    means = re.findall(r"^mean batch ([\d.]+)$", printed, re.MULTILINE)
+    assert len(means) == 3 and means[0] == "1.0" and "1.0" not in means[1:], printed
 
 
 @pytest.mark.parametrize("model", [0, 1], ids=["credsweeper", "mlp"])
-def test_without_batching_every_row_runs_alone(walked, model):
-    one, sixteen = loads(walked)[model]
+def test_without_batching_every_row_runs_alone(printed, model):
+    one, sixteen = loads(printed)[model]
     assert one[1] == 1 and sixteen[1] == 1
 
 
 @pytest.mark.parametrize("model", [0, 1], ids=["credsweeper", "mlp"])
-def test_dynamic_batching_gathers_and_answers_more(walked, model):
-    plain, batched = loads(walked)[model][1], loads(walked)[2 + model][1]
+def test_dynamic_batching_gathers_and_answers_more(printed, model):
+    plain, batched = loads(printed)[model][1], loads(printed)[2 + model][1]
     assert batched[1] > 4, f"a mean batch of {batched[1]} of 16 callers"
     # The page promises more; a busy machine may take some of it.
     assert batched[0] > 2 * plain[0], f"{batched[0]} infer/s with batching, {plain[0]} without"
 
 
 @pytest.mark.parametrize("model", [0, 1], ids=["credsweeper", "mlp"])
-def test_two_instances_batch_too(walked, model):
-    plain, twice = loads(walked)[model][1], loads(walked)[4 + model][1]
+def test_two_instances_batch_too(printed, model):
+    plain, twice = loads(printed)[model][1], loads(printed)[4 + model][1]
     assert twice[1] > 2 and twice[0] > 1.5 * plain[0], f"mean batch {twice[1]}, {twice[0]} infer/s, {plain[0]} without batching"
 
 
-def test_lone_caller_runs_alone_on_every_step(walked):
-    assert [lone[1] for lone, _ in loads(walked)] == [1] * 6
+def test_lone_caller_runs_alone_on_every_step(printed):
+    assert [lone[1] for lone, _ in loads(printed)] == [1] * 6
