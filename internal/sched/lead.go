@@ -55,8 +55,8 @@ func (b *Batcher) gather(bt *batch) {
 // How long a leader gathers: at most a quarter of the last run, in steps of a
 // sixty-fourth, each of which must bring something. Measured with an MLP on two
 // cores, where the turn of 64 clients takes about that long: their mean batch was
-// 54, and 40 with half the time. For a model that takes
-// less than a few looks at the sockets, goroutines that are ready must do.
+// 54, and 40 with half the time. For a model that takes less than a few looks at
+// the sockets, goroutines that are ready must do.
 const (
 	shortRun    = 50 * time.Microsecond
 	gatherPart  = 4
