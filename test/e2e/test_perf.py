@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 
@@ -171,6 +172,22 @@ def test_an_open_loop_keeps_its_rate_and_says_where_latency_begins(target, perf)
     assert "latency counts from when a request was due" in done.stdout and "send lag: p50" in done.stdout
     rate = float(re.search(r"Throughput: ([\d.]+)", done.stdout)[1])
     assert 120 < rate < 300, done.stdout  # a hundred gaps of chance, on a machine that is not quiet
+
+
+def test_grpc_over_tls(serve, perf, tmp_path):
+    key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    command += ["-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(cert)]
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    subprocess.run(command, check=True, capture_output=True)
+    target = serve("--grpc-use-ssl=true", f"--grpc-server-cert={cert}", f"--grpc-server-key={key}", wanted=(models.simple(),)).wait_ready()
+    address = "localhost:" + target.grpc.rsplit(":", 1)[1]
+    trusted = ("--ssl-grpc-use-ssl", "--ssl-grpc-root-certifications-file", cert)
+    done = perf("-m", "simple", "-u", address, "-i", "grpc", *trusted, "--request-count", 5)
+    assert "Request count: 5\n" in done.stdout
+    done = perf("-m", "simple", "-u", address, "-i", "grpc", "--ssl-grpc-use-ssl", "--request-count", 5, rc=99)
+    assert "certificate" in done.stderr
 
 
 def test_faults_are_told_in_the_servers_words(target, perf):
