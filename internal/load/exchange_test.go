@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
 	"shoal/internal/protocol/kservegrpc/inferencepb"
@@ -30,15 +29,17 @@ func conn(t *testing.T, l Link) Conn {
 
 func TestExchangeSaysWhenItsPartsHappened(t *testing.T) {
 	overHTTP := NewHTTPLink(serve(t, echo), nil)
-	overGRPC := NewGRPCLink(serveStream(t, nil), GRPCOptions{})
-	overStream := NewGRPCLink(overGRPC.address, GRPCOptions{Stream: true})
+	overGRPC := NewGRPCLink(serveStream(t, nil))
+	overH2 := NewH2Link(overGRPC.address, H2Options{})
+	overStream := NewH2Link(overGRPC.address, H2Options{Stream: true})
 	for name, c := range map[string]struct {
 		link    Link
 		message *Message
 	}{
 		"http":   {overHTTP, overHTTP.Message("/x", nil, []byte("hello"))},
 		"grpc":   {overGRPC, overGRPC.Message(encoded(t, "a"))},
-		"stream": {overStream, overStream.Message(encoded(t, "a"))},
+		"h2":     {overH2, h2Message(t, overH2, encoded(t, "a"))},
+		"stream": {overStream, h2Message(t, overStream, encoded(t, "a"))},
 	} {
 		conn := conn(t, c.link)
 		if err := conn.Connect(t.Context()); err != nil {
@@ -91,11 +92,20 @@ func TestConnectSaysThatNobodyListens(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(echo))
 	address := strings.TrimPrefix(s.URL, "http://")
 	s.Close()
-	for name, l := range map[string]Link{"http": NewHTTPLink(address, nil), "grpc": NewGRPCLink(address, GRPCOptions{})} {
+	for name, l := range map[string]Link{"http": NewHTTPLink(address, nil), "grpc": NewGRPCLink(address), "h2": NewH2Link(address, H2Options{})} {
 		if err := conn(t, l).Connect(t.Context()); !errors.Is(err, errConnect) {
 			t.Errorf("%s: got %v, want that it cannot connect", name, err)
 		}
 	}
+}
+
+func h2Message(t *testing.T, l *H2Link, request []byte) *Message {
+	t.Helper()
+	m, err := l.Message(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
 }
 
 // encoded returns an encoded request with that id.
@@ -165,13 +175,13 @@ func TestStreamAnswersComeOneForEachRequest(t *testing.T) {
 		}
 		return nil
 	})
-	l := NewGRPCLink(address, GRPCOptions{Stream: true, Header: metadata.Pairs("x-key", "k"), Compression: ""})
+	l := NewH2Link(address, H2Options{Stream: true})
 	c := conn(t, l)
 	x := Exchange{Keep: true}
 	for i, step := range []struct{ id, fault string }{
 		{"a", ""}, {"b", ""}, {"fault", "no such model"}, {"c", ""}, {"break", "unexpected EOF"}, {"d", ""},
 	} {
-		err := c.Do(t.Context(), l.Message(encoded(t, step.id)), &x)
+		err := c.Do(t.Context(), h2Message(t, l, encoded(t, step.id)), &x)
 		if step.fault != "" {
 			if err == nil || !strings.Contains(err.Error(), step.fault) {
 				t.Errorf("request %d, %s: got %v, want %q", i, step.id, err, step.fault)
@@ -199,11 +209,11 @@ func TestDecoupledStreamWaitsForTheLastAnswer(t *testing.T) {
 		}
 		return nil
 	})
-	l := NewGRPCLink(address, GRPCOptions{Stream: true, Decoupled: true})
+	l := NewH2Link(address, H2Options{Stream: true, Decoupled: true})
 	c := conn(t, l)
 	for _, id := range []string{"empty", "full", "empty"} {
 		x := Exchange{Keep: true}
-		err := c.Do(t.Context(), l.Message(encoded(t, id)), &x)
+		err := c.Do(t.Context(), h2Message(t, l, encoded(t, id)), &x)
 		var got inferencepb.ModelInferResponse
 		if err != nil || len(x.Arrivals) != 3 || proto.Unmarshal(x.Answer, &got) != nil || got.Id != id+"2" {
 			t.Errorf("%s: got %v, %d answers, the last %q, want three and %s2", id, err, len(x.Arrivals), got.Id, id)

@@ -2,7 +2,6 @@ package load
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"math"
@@ -10,10 +9,8 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/mem"
-	"google.golang.org/grpc/metadata"
 
 	"shoal/internal/protocol/kservegrpc/inferencepb"
 )
@@ -22,28 +19,13 @@ import (
 // client's leave, which would cost both sides frames and wake-ups.
 const flowWindow = 4 << 20
 
-// GRPCOptions are what a gRPC link may have beyond an address.
-type GRPCOptions struct {
-	TLS *tls.Config // nil: none
-	// Header is sent with each request; names are in lower case.
-	Header metadata.MD
-	// Compression is the name of a registered compressor; empty means none.
-	Compression string
-	// Stream sends requests over ModelStreamInfer, a stream for each connection,
-	// rather than by ModelInfer. Decoupled waits for the answer that is marked as
-	// a request's last; otherwise each request has one answer.
-	Stream, Decoupled bool
-}
-
 // A GRPCLink calls the inference service through grpc-go, several connections of
-// ours to one of the network. Messages are not decoded but for what ends them.
-type GRPCLink struct {
-	address string
-	options GRPCOptions
-}
+// ours to one of the network's, as programs that use it do. Messages are not
+// decoded. [H2Link] is cheaper.
+type GRPCLink struct{ address string }
 
 // NewGRPCLink returns a link to address ("host:port").
-func NewGRPCLink(address string, o GRPCOptions) *GRPCLink { return &GRPCLink{address, o} }
+func NewGRPCLink(address string) *GRPCLink { return &GRPCLink{address} }
 
 // Message returns an encoded ModelInferRequest as a message.
 func (l *GRPCLink) Message(request []byte) *Message {
@@ -62,16 +44,13 @@ func (l *GRPCLink) Conns(n int) ([]Conn, error) {
 			}
 			return nil, fmt.Errorf("%w: %w", errConnect, err)
 		}
-		shared[i] = &grpcConn{link: l, conn: conn, close: sync.OnceValue(conn.Close)}
+		shared[i] = &grpcConn{conn: conn, close: sync.OnceValue(conn.Close)}
 	}
 	conns := make([]Conn, n)
 	for i := range conns {
 		// Each has its own call; they share what it is made over.
 		own := *shared[i%len(shared)]
 		conns[i] = &own
-		if l.options.Stream {
-			conns[i] = newStreamConn(&own)
-		}
 	}
 	return conns, nil
 }
@@ -91,38 +70,20 @@ func connections(n int) int {
 // dial makes a connection that does nothing beyond carrying calls: no name
 // resolution, no service configuration, no buffering for retries.
 func (l *GRPCLink) dial() (*grpc.ClientConn, error) {
-	creds := insecure.NewCredentials()
-	if l.options.TLS != nil {
-		creds = credentials.NewTLS(l.options.TLS)
-	}
-	call := []grpc.CallOption{
-		grpc.ForceCodecV2(rawCodec{}),
-		grpc.MaxCallRecvMsgSize(math.MaxInt32),
-		grpc.MaxCallSendMsgSize(math.MaxInt32),
-	}
-	if l.options.Compression != "" {
-		call = append(call, grpc.UseCompressor(l.options.Compression))
-	}
 	return grpc.NewClient("passthrough:///"+l.address,
-		grpc.WithTransportCredentials(creds),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDisableRetry(),
 		grpc.WithInitialWindowSize(flowWindow),
 		grpc.WithInitialConnWindowSize(flowWindow),
-		grpc.WithDefaultCallOptions(call...))
-}
-
-// context adds the link's header to a call's context.
-func (l *GRPCLink) context(ctx context.Context) context.Context {
-	if len(l.options.Header) == 0 {
-		return ctx
-	}
-	return metadata.NewOutgoingContext(ctx, l.options.Header)
+		grpc.WithDefaultCallOptions(
+			grpc.ForceCodecV2(rawCodec{}),
+			grpc.MaxCallRecvMsgSize(math.MaxInt32),
+			grpc.MaxCallSendMsgSize(math.MaxInt32)))
 }
 
 // A grpcConn makes unary calls over a connection that others share.
 type grpcConn struct {
-	link  *GRPCLink
 	conn  *grpc.ClientConn
 	close func() error
 	call  call
@@ -154,7 +115,7 @@ func (c *grpcConn) Connect(ctx context.Context) error {
 func (c *grpcConn) Do(ctx context.Context, m *Message, x *Exchange) error {
 	x.begin()
 	c.call = call{message: m, x: x}
-	err := c.conn.Invoke(c.link.context(ctx), inferencepb.GRPCInferenceService_ModelInfer_FullMethodName, &c.call, &reply{x: x})
+	err := c.conn.Invoke(ctx, inferencepb.GRPCInferenceService_ModelInfer_FullMethodName, &c.call, &reply{x: x})
 	x.Done = Now()
 	return err
 }
@@ -174,7 +135,7 @@ type reply struct {
 }
 
 // rawCodec passes encoded messages through as they are: a request is a *call, an
-// answer a *reply or, on a stream, a *streamReply.
+// answer a *reply.
 type rawCodec struct{}
 
 // Marshal wraps the request's bytes without copying them.
@@ -193,9 +154,6 @@ func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
 func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	r, ok := v.(*reply)
 	if !ok {
-		if s, ok := v.(*streamReply); ok {
-			return s.take(data)
-		}
 		return fmt.Errorf("BUG: an answer of type %T", v)
 	}
 	if r.x == nil {

@@ -21,7 +21,7 @@ type GRPC struct{ fixed }
 // address ("host:port"). Check looks at the encoded ModelInferResponse of each
 // caller's first answer, which it may not keep; it may be nil.
 func NewGRPC(address string, request []byte, check func(message []byte) error) *GRPC {
-	l := NewGRPCLink(address, GRPCOptions{})
+	l := NewGRPCLink(address)
 	return &GRPC{fixed{l, l.Message(request), check}}
 }
 

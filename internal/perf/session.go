@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"google.golang.org/grpc/metadata"
+	"golang.org/x/net/http2/hpack"
 
 	"shoal/internal/client"
 	"shoal/internal/load"
@@ -184,18 +184,19 @@ func (s *Session) encodeHTTP() func(r *client.Request) error {
 }
 
 func (s *Session) encodeGRPC() func(r *client.Request) error {
-	header := metadata.MD{}
+	o := load.H2Options{TLS: s.settings.TLS, Compression: s.settings.Compression, Stream: s.settings.Streaming, Decoupled: s.decoupled}
 	for _, h := range s.settings.Header {
-		header.Append(strings.ToLower(h.Name), h.Value)
+		o.Header = append(o.Header, hpack.HeaderField{Name: strings.ToLower(h.Name), Value: h.Value})
 	}
-	l := load.NewGRPCLink(s.settings.Address.Host, load.GRPCOptions{
-		TLS: s.settings.TLS, Header: header, Compression: s.settings.Compression,
-		Stream: s.settings.Streaming, Decoupled: s.decoupled,
-	})
+	l := load.NewH2Link(s.settings.Address.Host, o)
 	s.link = l
 	return func(r *client.Request) error {
 		data, err := client.EncodeGRPC(r)
-		s.messages = append(s.messages, l.Message(data))
+		if err != nil {
+			return err
+		}
+		m, err := l.Message(data)
+		s.messages = append(s.messages, m)
 		return err
 	}
 }

@@ -1,0 +1,278 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Connect dials and greets.
+func (c *h2Conn) Connect(ctx context.Context) error {
+	if c.conn != nil {
+		return nil
+	}
+	conn, err := c.link.dial(ctx)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errConnect, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		conn.Close()
+		return net.ErrClosed
+	}
+	c.conn = conn
+	c.greet()
+	return nil
+}
+
+// greet begins the state of a new connection.
+func (c *h2Conn) greet() {
+	buf := c.in
+	if buf == nil {
+		buf = make([]byte, smallBuffer)
+	}
+	c.h2State = h2State{in: buf, frame: defaultFrame, initial: defaultWindow, window: defaultWindow, lastID: noStream}
+	c.out = appendHello(nil)
+	c.encoder = hpack.NewEncoder(&c.block)
+	c.decoder = hpack.NewDecoder(tableSize, c.field)
+	c.first = c.encode(tableSize)
+	c.later = c.encode(tableSize)
+}
+
+// noStream makes the first call's number 1; all of a client's are odd.
+const noStream = ^uint32(0)
+
+// tableSize is how much of earlier headers each side remembers.
+const tableSize = 4096
+
+// encode returns the header of a call. With a table of no size it stands for
+// itself, and may be written at any time.
+func (c *h2Conn) encode(table uint32) []byte {
+	if table == 0 {
+		c.encoder = hpack.NewEncoder(&c.block)
+		c.encoder.SetMaxDynamicTableSize(0)
+	}
+	c.block.Reset()
+	for _, f := range c.link.header() {
+		_ = c.encoder.WriteField(f) // a buffer takes everything
+	}
+	return slices.Clone(c.block.Bytes())
+}
+
+// field notes a field of an answer's header or trailer.
+func (c *h2Conn) field(f hpack.HeaderField) {
+	switch f.Name {
+	case ":status":
+		c.answer.status = f.Value
+	case "grpc-encoding":
+		c.answer.packed = f.Value
+	case "grpc-status":
+		c.answer.code = f.Value
+	case "grpc-message":
+		c.answer.text = f.Value
+	}
+}
+
+// Close ends the connection; a call that is under way fails.
+func (c *h2Conn) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || c.conn == nil {
+		c.closed = true
+		return nil
+	}
+	c.closed = true
+	return c.conn.Close()
+}
+
+// hangUp ends a connection that cannot be used again.
+func (c *h2Conn) hangUp() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conn != nil {
+		c.conn.Close()
+	}
+	c.conn = nil
+	c.stream = 0
+}
+
+// Do makes one call, or sends one request of a stream.
+func (c *h2Conn) Do(ctx context.Context, m *Message, x *Exchange) error {
+	x.begin()
+	err := c.exchange(ctx, m, x)
+	var answer *status.Status
+	if s, ok := status.FromError(err); ok {
+		answer = s
+	}
+	if err != nil && answer == nil || c.leaving && c.stream == 0 {
+		c.hangUp() // the connection is broken, or about to be closed
+	}
+	x.Done = Now()
+	return err
+}
+
+func (c *h2Conn) exchange(ctx context.Context, m *Message, x *Exchange) error {
+	if c.conn != nil && c.stream == 0 && c.lastID >= maxStreamID && c.lastID != noStream {
+		c.hangUp() // a connection has only so many calls
+	}
+	if err := c.Connect(ctx); err != nil {
+		return err
+	}
+	stream := c.link.options.Stream
+	if c.stream == 0 {
+		c.open()
+		c.answer.reset()
+	}
+	c.answer.message, c.answer.keep = c.answer.message[:0], x.Keep || stream
+	c.answer.whole, c.answer.arrived = false, false
+	if err := c.send(m.wire, !stream); err != nil {
+		return err
+	}
+	x.Sent = Now()
+	if stream {
+		return c.converse(x)
+	}
+	for !c.answer.ended {
+		if err := c.receive(x); err != nil {
+			return err
+		}
+	}
+	c.stream = 0
+	if err := c.verdict(); err != nil || !x.Keep {
+		return err
+	}
+	content, err := c.answer.content()
+	x.Answer = append(x.Answer, content...)
+	return err
+}
+
+// converse reads the answers to a request of a stream.
+func (c *h2Conn) converse(x *Exchange) error {
+	for {
+		for !c.answer.whole && !c.answer.ended {
+			if err := c.receive(x); err != nil {
+				return err
+			}
+		}
+		if !c.answer.whole { // the stream is over, which it should not be
+			c.stream = 0
+			if err := c.verdict(); err != nil {
+				return err
+			}
+			return status.Error(codes.Unavailable, "the server ended the stream")
+		}
+		content, err := c.answer.content()
+		if err != nil {
+			return err
+		}
+		a, inner, err := parseStreamAnswer(content)
+		if err != nil {
+			return err
+		}
+		if a.fault != "" {
+			return status.Error(codes.Unknown, a.fault)
+		}
+		if !a.empty {
+			x.Arrivals = append(x.Arrivals, Now())
+			if x.Keep {
+				x.Answer = append(x.Answer[:0], inner...)
+			}
+		}
+		if !c.link.options.Decoupled || a.final {
+			return nil
+		}
+		c.answer.whole, c.answer.message = false, c.answer.message[:0]
+	}
+}
+
+// verdict returns what an answer that has ended says of the call.
+func (c *h2Conn) verdict() error {
+	a := &c.answer
+	if a.status != "200" {
+		return fmt.Errorf("%w: HTTP status %q to a call", errProtocol, a.status)
+	}
+	code, err := strconv.ParseUint(a.code, 10, 32)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: grpc-status is %q", errProtocol, a.code)
+	case code != 0:
+		text, err := url.PathUnescape(a.text)
+		if err != nil {
+			text = a.text
+		}
+		return status.Error(codes.Code(code), text)
+	case a.left > 0 || a.have > 0 && a.have < prefixSize:
+		return fmt.Errorf("%w: a message is cut short", errProtocol)
+	}
+	return nil
+}
+
+// open begins a call: its header goes out with its first message.
+func (c *h2Conn) open() {
+	header := c.later
+	if c.first != nil {
+		header, c.first = c.first, nil
+	}
+	c.lastID += 2
+	c.stream, c.streamWin, c.streamed = c.lastID, c.initial, 0
+	c.out = appendFrame(c.out, len(header), frameHeaders, flagEndHeaders, c.stream)
+	c.out = append(c.out, header...)
+}
+
+// send writes a message in as many frames as it needs, waiting for the server's
+// leave where that is used up.
+func (c *h2Conn) send(b []byte, last bool) error {
+	for len(b) > 0 {
+		n := int(min(int64(len(b)), int64(c.frame), c.window, c.streamWin))
+		if n <= 0 {
+			if err := c.receive(nil); err != nil {
+				return err
+			}
+			if c.answer.ended { // the server has its mind made up; the answer says what
+				c.out = appendFrame(c.out, 4, frameReset, 0, c.stream)
+				c.out = append(c.out, 0, 0, 0, resetCancel)
+				return c.flush()
+			}
+			continue
+		}
+		var flags byte
+		if last && n == len(b) {
+			flags = flagEndStream
+		}
+		c.out = appendFrame(c.out, n, frameData, flags, c.stream)
+		c.out = append(c.out, b[:n]...)
+		c.window -= int64(n)
+		c.streamWin -= int64(n)
+		b = b[n:]
+		if len(c.out) >= writeSize {
+			if err := c.flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return c.flush()
+}
+
+// writeSize is how much is gathered for one write.
+const writeSize = 256 << 10
+
+// flush writes what waits.
+func (c *h2Conn) flush() error {
+	if len(c.out) == 0 {
+		return nil
+	}
+	_, err := c.conn.Write(c.out)
+	c.out = c.out[:0]
+	return err
+}
+
+var errGone = errors.New("the server closed the connection")
