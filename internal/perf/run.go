@@ -80,9 +80,12 @@ const (
 	patience = 15 * time.Second
 	// cutPatience is the same for a run that is being ended.
 	cutPatience = 3 * time.Second
-	// connectAhead is how many connections of an open loop are made before it
-	// starts.
+	// connectAhead and connectFor say how many connections of an open loop are
+	// made before it starts: some, and as many as requests are due in a moment
+	// in which the machine does something else. Catching up over new connections
+	// would make it later still.
 	connectAhead = 8
+	connectFor   = 20 * time.Millisecond
 )
 
 // level measures one load until it is stable, over the limit, or out of trials.
@@ -122,7 +125,7 @@ func (s *Session) connect(ctx context.Context, l Load) ([]load.Conn, error) {
 	n, ahead := int(l.Value), int(l.Value)
 	if l.Open() {
 		n = s.settings.Plan.MaxOutstanding
-		ahead = min(n, connectAhead)
+		ahead = min(n, max(connectAhead, int(l.Value*connectFor.Seconds())))
 	}
 	conns, err := s.link.Conns(n)
 	if err != nil {
