@@ -86,7 +86,7 @@ func (f *perfFlags) add(cmd *cobra.Command) {
 	g.note("url")
 	g.set.StringVarP(&f.protocol, "protocol", "i", "http", "`http|grpc`")
 	g.note("protocol")
-	g.text(&f.service, "service-kind", "triton", "`kind` of server; triton is any that speaks KServe v2")
+	g.text(&f.service, "service-kind", perf.Triton, "`triton|torchserve`; triton is any server that speaks KServe v2, torchserve sends the files that --input-data names to /predictions (default port 8080)")
 
 	g = group(cmd, "Load")
 	g.text(&f.concurrency, "concurrency-range", "1", "closed loop: requests under way, as `start:end:step`; an end of 0 goes on to --latency-threshold")
@@ -270,7 +270,6 @@ func (b *perfBuilder) choice(name, value string, all ...string) {
 
 var serviceReasons = map[string]string{
 	"triton_c_api": "runs a Triton library inside the tool; start a server and measure that",
-	"torchserve":   "is not spoken yet",
 	"tfserving":    "is not spoken",
 	"openai":       "is not spoken",
 	"dynamic_grpc": "is not spoken",
@@ -281,13 +280,17 @@ func (b *perfBuilder) target(s *perf.Settings) {
 	if reason, known := serviceReasons[f.service]; known {
 		b.wrong(true, "--service-kind=%s %s", f.service, reason)
 	} else {
-		b.choice("service-kind", f.service, "triton")
+		b.choice("service-kind", f.service, perf.Triton, perf.TorchServe)
 	}
+	s.Service = f.service
 	s.Protocol = strings.ToLower(f.protocol)
 	b.choice("protocol", s.Protocol, perf.HTTP, perf.GRPC)
 	port, url := 8000, f.url
-	if s.Protocol == perf.GRPC {
+	switch {
+	case s.Protocol == perf.GRPC:
 		port = 8001
+	case s.Service == perf.TorchServe:
+		port = 8080
 	}
 	if url == "" {
 		url = "localhost"

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 )
 
 // WriteBanner prints how will be measured. The lines are perf_analyzer's, which
@@ -13,7 +14,7 @@ func WriteBanner(out io.Writer, s *Settings, decoupled bool) {
 	line := func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }
 	line("*** Measurement Settings ***")
 	line("  Batch size: %d", p.BatchSize)
-	line("  Service Kind: TRITON")
+	line("  Service Kind: %s", strings.ToUpper(s.Service))
 	if p.Warmup > 0 {
 		line("  Sending %d warmup requests", p.Warmup)
 	}

@@ -58,6 +58,7 @@ func plan(edit func(*Plan)) Plan {
 // print runs a result through banner, report and summary.
 func print(s Settings, verbose bool, levels ...Level) (out, stderr string) {
 	var o, e bytes.Buffer
+	s.Service = Triton
 	WriteBanner(&o, &s, false)
 	r := &Report{Out: &o, Err: &e, Verbose: verbose, Plan: &s.Plan, Target: &Target{Protocol: s.Protocol}, Host: Host{CPUs: 2}}
 	for i := range levels {

@@ -43,6 +43,12 @@ func Open(ctx context.Context, settings Settings) (*Session, error) {
 		URL: settings.Address.Host + settings.Address.Prefix, Protocol: settings.Protocol, Streaming: settings.Streaming,
 		Model: settings.Model, Version: settings.Version,
 	}}
+	if settings.Service == TorchServe {
+		if err := s.prepareTorchServe(); err != nil {
+			return nil, err
+		}
+		return s, nil
+	}
 	var err error
 	if s.api, err = openAPI(settings); err != nil {
 		return nil, err
@@ -62,7 +68,12 @@ func openAPI(s Settings) (client.API, error) {
 }
 
 // Close ends the connections that ask questions.
-func (s *Session) Close() error { return s.api.Close() }
+func (s *Session) Close() error {
+	if s.api == nil {
+		return nil
+	}
+	return s.api.Close()
+}
 
 // Data returns what is sent, for the report.
 func (s *Session) Data() *input.Set { return s.data }
@@ -174,13 +185,18 @@ func (s *Session) encodeHTTP() func(r *client.Request) error {
 	s.link = l
 	return func(r *client.Request) error {
 		path, header, body, err := client.EncodeHTTP(r, s.settings.InFormat, s.settings.OutFormat)
-		var lines []string
-		for _, h := range append(header, s.settings.Header...) {
-			lines = append(lines, h.Name+": "+h.Value)
-		}
-		s.messages = append(s.messages, l.Message(s.settings.Address.Prefix+path, lines, body))
+		s.messages = append(s.messages, l.Message(s.settings.Address.Prefix+path, s.lines(header...), body))
 		return err
 	}
+}
+
+// lines returns header lines, those of the settings after the given ones.
+func (s *Session) lines(header ...client.Header) []string {
+	var lines []string
+	for _, h := range append(header, s.settings.Header...) {
+		lines = append(lines, h.Name+": "+h.Value)
+	}
+	return lines
 }
 
 func (s *Session) encodeGRPC() func(r *client.Request) error {

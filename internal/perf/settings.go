@@ -29,6 +29,12 @@ const (
 	GRPC = "grpc"
 )
 
+// The kinds of service.
+const (
+	Triton     = "triton" // and whatever else speaks KServe v2
+	TorchServe = "torchserve"
+)
+
 // Settings say what to measure and how.
 type Settings struct {
 	Tool    string
@@ -41,6 +47,7 @@ type Settings struct {
 	Intervals    []time.Duration
 	Seed         uint64
 
+	Service     string // Triton or TorchServe
 	Address     client.Address
 	Protocol    string
 	Streaming   bool
@@ -86,6 +93,10 @@ func (s *Settings) Check() error {
 	wrong(p.BinarySearch && p.LatencyLimit == 0, "--binary-search looks for the highest level within --latency-threshold: give that as well")
 	wrong((p.RequestCount > 0 || p.Warmup > 0) && !s.Range.Single && s.Range.Start != s.Range.End, "--request-count and --warmup-request-count are for a single level, not for a range")
 	wrong(p.RequestCount > 0 && s.Mode == Concurrency && float64(p.RequestCount) < s.Range.Start, "--request-count is %d, want at least the concurrency, %.0f", p.RequestCount, s.Range.Start)
+	torch := s.Service == TorchServe
+	wrong(torch && s.Protocol != HTTP, "--service-kind=torchserve is spoken over HTTP: leave -i out")
+	wrong(torch && p.BatchSize != 1, "--service-kind=torchserve sends one input a request: -b must be 1")
+	wrong(torch && s.Export, "--profile-export-file is not written for --service-kind=torchserve, whose answers have no tensors")
 	wrong(s.Streaming && s.Protocol != GRPC, "--streaming is for gRPC: give -i grpc as well")
 	wrong(len(s.Parameters) > 0 && s.Protocol != GRPC, "--request-parameter is for gRPC: give -i grpc as well")
 	wrong(s.Compression != "" && s.Protocol != GRPC, "--grpc-compression-algorithm is for gRPC: give -i grpc as well")

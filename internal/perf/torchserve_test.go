@@ -1,0 +1,77 @@
+package perf
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"shoal/internal/client"
+	"shoal/internal/perf/input"
+)
+
+func TestTorchServeGetsTheFilesThatTheDataNames(t *testing.T) {
+	var mu sync.Mutex
+	var got []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		mu.Lock()
+		defer mu.Unlock()
+		got = append(got, r.URL.Path+" "+string(body))
+		io.WriteString(w, "ok")
+	}))
+	defer server.Close()
+	folder := t.TempDir()
+	var steps []string
+	for _, name := range []string{"a", "b"} {
+		path := filepath.Join(folder, name)
+		if err := os.WriteFile(path, []byte("content of "+name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		steps = append(steps, fmt.Sprintf(`{"TORCHSERVE_INPUT":[%q]}`, path))
+	}
+	data := filepath.Join(folder, "data.json")
+	if err := os.WriteFile(data, []byte(`{"data":[`+strings.Join(steps, ",")+`]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := Settings{
+		Service: TorchServe, Address: client.Address{Host: strings.TrimPrefix(server.URL, "http://")}, Protocol: HTTP, Model: "net", Version: "1.0",
+		Mode: Concurrency, Range: single(1), Input: input.Options{Sources: []string{data}},
+		Plan: Plan{BatchSize: 1, Mode: RequestCount, RequestCount: 4, MaxTrials: 1, Stability: 1, MaxOutstanding: 1},
+	}
+	if err := s.Check(); err != nil {
+		t.Fatal(err)
+	}
+	session, err := Open(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	r, err := session.Run(t.Context(), &logbook{})
+	if err != nil || r.Levels[0].Merged.Requests != 4 || r.Levels[0].Merged.Server != nil {
+		t.Fatalf("got %+v, %v, want 4 requests and no statistics", r.Levels[0].Merged, err)
+	}
+	a, b := "/predictions/net/1.0 content of a", "/predictions/net/1.0 content of b"
+	if want := []string{a, b, a, b}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestTorchServeWantsFilesToSend(t *testing.T) {
+	_, err := Open(t.Context(), Settings{Service: TorchServe, Model: "net"})
+	if err == nil || !strings.Contains(err.Error(), "--input-data") {
+		t.Errorf("got %v, want one that names the flag", err)
+	}
+	s := Settings{Service: TorchServe, Model: "net", Protocol: GRPC, Export: true, Plan: plan(func(p *Plan) { p.BatchSize = 2 })}
+	for _, want := range []string{"leave -i out", "-b must be 1", "--profile-export-file"} {
+		if err := s.Check(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q in it", err, want)
+		}
+	}
+}
