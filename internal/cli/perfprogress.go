@@ -46,4 +46,10 @@ func (p *progress) Window(trial int, w *perf.Window) {
 	p.Report.Window(trial, w)
 }
 
+// End removes the line as well: a level may end within a window.
+func (p *progress) End(l *perf.Level) {
+	fmt.Fprint(p.out, clearLine)
+	p.Report.End(l)
+}
+
 func short(d time.Duration) string { return d.Round(time.Microsecond).String() }
