@@ -19,7 +19,7 @@ import (
 var floors = [][]string{
 	{"internal/tensor", "internal/status", "internal/race", "internal/histogram"},
 	{"internal/model/modelpb"},
-	{"internal/infer", "internal/model"},
+	{"internal/infer", "internal/model", "internal/worker"},
 	{"internal/backend"},
 	{"internal/sched", "internal/backend/backendtest"},
 	{"internal/backend/onnx/ort"},

@@ -1,0 +1,97 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"shoal/internal/status"
+)
+
+// An Exit says how a child ended. It is an error, whose text is for the log.
+type Exit struct {
+	Model, Name string
+	Code        int            // the exit code, when Signal is zero
+	Signal      syscall.Signal // what killed it, or zero
+	OutOfMemory bool           // the kernel killed it for want of memory, as far as can be told
+	Why         error          // why the server itself ended it, or nil
+	Stderr      []string       // the last lines of its standard error
+}
+
+func describe(s *os.ProcessState) *Exit {
+	e := &Exit{Code: s.ExitCode()}
+	if ws, ok := s.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		e.Signal = ws.Signal()
+	}
+	return e
+}
+
+// Reason says in a few words how the child ended, such as "killed by signal 9
+// (SIGKILL)" or "ended with exit code 3".
+func (e *Exit) Reason() string {
+	switch {
+	case e.Why != nil:
+		return "stopped by the server: " + public(e.Why)
+	case e.OutOfMemory:
+		return "killed by signal 9 (SIGKILL): the machine or the container ran out of memory"
+	case e.Signal != 0:
+		return fmt.Sprintf("killed by signal %d (%s)", int(e.Signal), signalName(e.Signal))
+	}
+	return fmt.Sprintf("ended with exit code %d", e.Code)
+}
+
+// LastLine returns the last line of standard error that says something, or "".
+func (e *Exit) LastLine() string {
+	for i := len(e.Stderr) - 1; i >= 0; i-- {
+		if line := strings.TrimSpace(e.Stderr[i]); line != "" {
+			return line
+		}
+	}
+	return ""
+}
+
+// Error names the worker and the reason, and gives the last lines of standard
+// error.
+func (e *Exit) Error() string {
+	s := fmt.Sprintf("model %q: worker %s: %s", e.Model, e.Name, e.Reason())
+	if len(e.Stderr) > 0 {
+		s += "; the end of its stderr:\n" + strings.Join(e.Stderr, "\n")
+	}
+	return s
+}
+
+// Lost returns the error for the clients whose batch the worker was running when
+// it ended: they are told the reason and the last line of standard error.
+func (e *Exit) Lost() error {
+	code := status.Internal
+	if e.Why != nil {
+		code = status.CodeOf(e.Why)
+	}
+	msg := fmt.Sprintf("model %q: worker %s ended while it ran this batch: %s", e.Model, e.Name, e.Reason())
+	if line := e.LastLine(); line != "" && e.Why == nil {
+		msg += "; the last line of its stderr: " + line
+	}
+	return status.Wrap(code, e, msg)
+}
+
+// public returns what a client may see of the reason for a kill. Reasons are our
+// own sentences; only one that says so itself has a private part.
+func public(err error) string {
+	var e *status.Error
+	if errors.As(err, &e) {
+		return e.Public
+	}
+	return err.Error()
+}
+
+// signalName returns a signal's name, such as "SIGSEGV".
+func signalName(s syscall.Signal) string {
+	if name := unix.SignalName(s); name != "" {
+		return name
+	}
+	return "unknown"
+}

@@ -1,0 +1,94 @@
+package worker
+
+import "sync"
+
+// A Group tells which workers of one model can be given work. A worker that is
+// up can; one that will be back soon cannot, and others take its work meanwhile.
+// A broken one would answer at once, with an error, and so draw all requests:
+// it counts only when every worker of the model is broken, so that then
+// requests fail at once instead of waiting for ever.
+type Group struct {
+	mu      sync.Mutex // protects the fields below
+	members []*Member
+}
+
+// A Member is a worker's place in its group.
+type Member struct {
+	group *Group
+
+	// Under the group's mutex.
+	state   Availability
+	offered bool // what watch was told last
+	watch   func(available bool)
+}
+
+// Join adds a worker, which is up.
+func (g *Group) Join() *Member {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	m := &Member{group: g, offered: true}
+	g.members = append(g.members, m)
+	g.tellLocked()
+	return m
+}
+
+// Leave takes the worker out of the group.
+func (m *Member) Leave() {
+	g := m.group
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for i, o := range g.members {
+		if o == m {
+			g.members = append(g.members[:i], g.members[i+1:]...)
+			break
+		}
+	}
+	m.watch = nil
+	g.tellLocked()
+}
+
+// Set says how the worker is; it is what Config.Changed wants.
+func (m *Member) Set(a Availability) {
+	m.group.mu.Lock()
+	defer m.group.mu.Unlock()
+	m.state = a
+	m.group.tellLocked()
+}
+
+// Watch has changed called whenever the worker can no longer be given work, or
+// can again, beginning with now if it cannot. It must not block.
+func (m *Member) Watch(changed func(available bool)) {
+	m.group.mu.Lock()
+	defer m.group.mu.Unlock()
+	m.watch, m.offered = changed, true
+	m.group.tellLocked()
+}
+
+// Broken reports whether no worker of the group can serve, nor will soon.
+func (g *Group) Broken() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.brokenLocked()
+}
+
+func (g *Group) brokenLocked() bool {
+	for _, m := range g.members {
+		if m.state != Broken {
+			return false
+		}
+	}
+	return len(g.members) > 0
+}
+
+// tellLocked tells each member's watcher what has changed for it.
+func (g *Group) tellLocked() {
+	broken := g.brokenLocked()
+	for _, m := range g.members {
+		offer := m.state == Up || broken
+		if offer == m.offered || m.watch == nil {
+			continue
+		}
+		m.offered = offer
+		m.watch(offer)
+	}
+}

@@ -1,0 +1,193 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// drainTime is how long the output of a child that has ended is still read when
+// something outside its group holds the pipe open. What the child itself wrote
+// is in the pipe by then and takes no time.
+const drainTime = 200 * time.Millisecond
+
+// A Process is a running child. It needs no Close once Done is closed: nothing
+// of it is left then, neither a zombie nor an open file.
+type Process struct {
+	cmd      Command
+	pid      int
+	lifeline *os.File // our end; closing it kills the child's group
+	output   *output
+	oom      oomCounter
+	done     chan struct{} // closed when exit is set and all is given back
+
+	mu     sync.Mutex // protects the fields below
+	reaped bool       // the pid may be somebody else's
+	why    error      // what we killed it for
+	exit   *Exit
+}
+
+// Start starts the child. It returns as soon as the program runs, or says why it
+// does not.
+func Start(cmd Command) (*Process, error) {
+	if cmd.Grace == 0 {
+		cmd.Grace = DefaultGrace
+	}
+	p := &Process{cmd: cmd, done: make(chan struct{}), oom: newOOMCounter()}
+	started := make(chan error)
+	go p.live(started)
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("start %s: %w", cmd.Path, err)
+	}
+	return p, nil
+}
+
+// live starts the child and waits for its end, on one thread: PR_SET_PDEATHSIG
+// means the thread that started the child, so that must not end before it.
+func (p *Process) live(started chan<- error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	c, err := p.begin()
+	started <- err
+	if err != nil {
+		return
+	}
+	awaitExit(p.pid) // the pid is still ours after this, so the group's number is too
+	p.end(c)
+}
+
+// begin starts the child with its pipes and ties its life to the lifeline.
+func (p *Process) begin() (*exec.Cmd, error) {
+	c := exec.Command(p.cmd.Path, p.cmd.Args...)
+	c.Dir = p.cmd.Dir
+	c.SysProcAttr = processAttributes()
+	read, write, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer read.Close()
+	c.Env = append(p.cmd.Env[:len(p.cmd.Env):len(p.cmd.Env)], LifelineEnv+"="+strconv.Itoa(3+len(p.cmd.Files)))
+	c.ExtraFiles = append(p.cmd.Files[:len(p.cmd.Files):len(p.cmd.Files)], read)
+	out, err := newOutput(p.cmd)
+	if err != nil {
+		write.Close()
+		return nil, err
+	}
+	c.Stdout, c.Stderr = out.childStdout, out.childStderr
+	err = c.Start()
+	out.started(err == nil)
+	if err != nil {
+		write.Close()
+		return nil, err
+	}
+	p.pid, p.output, p.lifeline = c.Process.Pid, out, write
+	killGroupOnHangup(read, p.pid)
+	return c, nil
+}
+
+// end gives everything back after the child has ended.
+func (p *Process) end(c *exec.Cmd) {
+	signalGroup(p.pid, syscall.SIGKILL) // what the child left behind ends with it
+	p.mu.Lock()
+	_ = c.Wait() // the state says more than the error
+	p.reaped = true
+	p.mu.Unlock()
+	p.lifeline.Close()
+	p.output.drain(drainTime)
+
+	exit := describe(c.ProcessState)
+	exit.Model, exit.Name = p.cmd.Model, p.cmd.Name
+	exit.Stderr = p.output.tail.lines()
+	p.mu.Lock()
+	exit.Why = p.why
+	exit.OutOfMemory = p.why == nil && exit.Signal == syscall.SIGKILL && p.oom.rose()
+	p.exit = exit
+	p.mu.Unlock()
+	close(p.done)
+	p.output.logger.Wait()
+}
+
+// PID returns the child's process id.
+func (p *Process) PID() int { return p.pid }
+
+// Done is closed when the child is gone and all of its output has been read.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Err returns an *Exit that says how the child ended, nil while it runs.
+func (p *Process) Err() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.exit == nil {
+		return nil
+	}
+	return p.exit
+}
+
+// StderrTail returns the last lines that the child has written to its standard
+// error so far.
+func (p *Process) StderrTail() []string { return p.output.tail.lines() }
+
+// Kill ends the child and its group at once and keeps why as the reason. It does
+// not wait; the first reason stays.
+func (p *Process) Kill(why error) {
+	if why == nil {
+		why = errors.New("it was told to end")
+	}
+	p.mu.Lock()
+	if p.why == nil && !p.reaped {
+		p.why = why
+	}
+	p.mu.Unlock()
+	p.signal(syscall.SIGKILL)
+}
+
+// Stop ends the child: it asks, sends SIGTERM, and kills, each after the grace of
+// the step before. It returns when the child is gone.
+func (p *Process) Stop() {
+	p.mu.Lock()
+	if p.why == nil && !p.reaped {
+		p.why = errors.New("the server stopped it")
+	}
+	p.mu.Unlock()
+	if p.cmd.Ask != nil {
+		p.cmd.Ask()
+		if goneWithin(p.done, p.cmd.Grace) {
+			return
+		}
+	}
+	p.terminate()
+	if goneWithin(p.done, p.cmd.Grace) {
+		return
+	}
+	p.cmd.Log.Warn("worker does not end and is killed", "model", p.cmd.Model, "instance", p.cmd.Name, "grace", p.cmd.Grace)
+	p.signal(syscall.SIGKILL)
+	<-p.done
+}
+
+// terminate sends SIGTERM to the child alone: what it started is its own to end,
+// and is killed after it otherwise.
+func (p *Process) terminate() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.reaped {
+		_ = syscall.Kill(p.pid, syscall.SIGTERM)
+	}
+}
+
+// signal sends a signal to the child's group, unless the child has been reaped.
+func (p *Process) signal(sig syscall.Signal) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.reaped {
+		signalGroup(p.pid, sig)
+	}
+}
+
+// signalGroup sends a signal to every process of a group. The group may be gone.
+func signalGroup(pid int, sig syscall.Signal) { _ = syscall.Kill(-pid, sig) }

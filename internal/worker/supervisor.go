@@ -1,0 +1,345 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"shoal/internal/status"
+)
+
+// A Worker is what a Supervisor looks after: a *Process, or something that has
+// one and the link to it.
+type Worker interface {
+	comparable
+	// Done is closed when the process is gone.
+	Done() <-chan struct{}
+	// Err says how it ended, once Done is closed.
+	Err() error
+	// Kill ends it at once, for a reason, and does not wait.
+	Kill(why error)
+	// Stop ends it gently and returns when it is gone.
+	Stop()
+}
+
+// A Config says how a worker is started and looked after.
+type Config[W Worker] struct {
+	Model string // for the log and for errors
+	Name  string // the instance's
+	Log   *slog.Logger
+
+	// Start starts a worker and returns when it has loaded its model. Its
+	// context ends when the start takes too long and when the supervisor is
+	// closed. After an error nothing of the worker is left.
+	Start func(context.Context) (W, error)
+
+	// Limits are the times; see DefaultLimits.
+	Limits Limits
+
+	// Changed, when not nil, is told of every change between being able to
+	// run, having to be waited for, and being broken, in order, and must not
+	// block or call the supervisor. The first call comes with the first change
+	// after the worker was ready.
+	Changed func(Availability)
+}
+
+// An Availability says whether a worker can be given a batch.
+type Availability uint8
+
+// The availabilities.
+const (
+	Up     Availability = iota // it can run a batch, or is running one
+	Down                       // it will be back soon; Acquire waits for it
+	Broken                     // it may not come back; Acquire fails at once
+)
+
+// A Supervisor keeps one worker alive. At any time at most one goroutine may
+// hold the worker, between Acquire and Release.
+type Supervisor[W Worker] struct {
+	cfg    Config[W]
+	ctx    context.Context // ends when the supervisor is closed
+	cancel context.CancelFunc
+	wg     sync.WaitGroup // starts, and the watchers of workers
+
+	mu      sync.Mutex // protects the fields below
+	machine Machine
+	current W         // the worker in Ready, Running and Killing, else the zero value
+	last    error     // why it is not there
+	armed   time.Time // when the timer will fire; zero when it will not
+	timer   *time.Timer
+	told    Availability
+	change  sync.Cond // the machine's state changed
+}
+
+// Supervise starts a worker and returns when it is ready, or why its start failed.
+// The end of ctx gives the first start up. The caller must Close what it returns.
+func Supervise[W Worker](ctx context.Context, cfg Config[W]) (*Supervisor[W], error) {
+	s := &Supervisor[W]{cfg: cfg}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.change.L = &s.mu
+	defer context.AfterFunc(ctx, s.cancel)()
+	s.machine.Since = time.Now()
+	s.start()
+	s.mu.Lock()
+	err := s.last
+	s.mu.Unlock()
+	if err != nil {
+		s.cancel()
+		return nil, err
+	}
+	return s, nil
+}
+
+// start starts a worker and says how that went.
+func (s *Supervisor[W]) start() {
+	ctx, cancel := s.ctx, context.CancelFunc(func() {})
+	if s.cfg.Limits.Start > 0 {
+		ctx, cancel = context.WithTimeout(ctx, s.cfg.Limits.Start)
+	}
+	defer cancel()
+	w, err := s.cfg.Start(ctx)
+	s.mu.Lock()
+	if err == nil && s.machine.State == Closed {
+		s.mu.Unlock()
+		w.Stop()
+		return
+	}
+	defer s.mu.Unlock()
+	if err != nil {
+		if ctx.Err() == context.DeadlineExceeded && s.ctx.Err() == nil {
+			err = fmt.Errorf("the worker took longer than %v to start: %w", s.cfg.Limits.Start, err)
+		}
+		s.last = err
+		s.eventLocked(StartFailed)
+		return
+	}
+	s.last = nil
+	s.current = w
+	s.eventLocked(Started)
+	s.wg.Go(func() { s.watch(w) })
+}
+
+// watch waits for the end of a worker.
+func (s *Supervisor[W]) watch(w W) {
+	<-w.Done()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.diedLocked(w)
+}
+
+// diedLocked buries a worker, once.
+func (s *Supervisor[W]) diedLocked(w W) {
+	if s.current != w {
+		return
+	}
+	var none W
+	s.current = none
+	s.last = w.Err()
+	s.eventLocked(Died)
+}
+
+// eventLocked gives an event to the machine and does what follows from it.
+func (s *Supervisor[W]) eventLocked(e Event) {
+	before := s.machine
+	var do Action
+	s.machine, do = before.Next(e, time.Now(), s.cfg.Limits)
+	switch do {
+	case StartIt:
+		s.wg.Go(s.start)
+	case KillSlow:
+		s.current.Kill(status.Errorf(status.DeadlineExceeded, "the batch took longer than the execution timeout of %v", s.cfg.Limits.Run))
+	case KillBroke:
+		s.current.Kill(s.last)
+	}
+	s.armLocked()
+	if s.machine.State != before.State {
+		s.logLocked(e)
+		s.tellLocked()
+		s.change.Broadcast()
+	}
+}
+
+// armLocked sees to it that a Tick comes when the machine wants one. The timer is
+// left alone when it fires early enough, so that a batch costs no timer.
+func (s *Supervisor[W]) armLocked() {
+	due := s.machine.Deadline(s.cfg.Limits)
+	if due.IsZero() || (!s.armed.IsZero() && !s.armed.After(due)) {
+		return
+	}
+	s.armed = due
+	wait := time.Until(due)
+	if s.timer == nil {
+		s.timer = time.AfterFunc(wait, s.tick)
+		return
+	}
+	s.timer.Reset(wait)
+}
+
+func (s *Supervisor[W]) tick() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.armed = time.Time{}
+	s.eventLocked(Tick)
+}
+
+// logLocked tells the operator of what is not a batch's daily coming and going.
+func (s *Supervisor[W]) logLocked(e Event) {
+	log := s.cfg.Log.With("model", s.cfg.Model, "instance", s.cfg.Name)
+	m := &s.machine
+	switch e {
+	case Started:
+		if m.Restarts > 0 {
+			log.Info("worker is back", "restarts", m.Restarts)
+		}
+	case StartFailed:
+		if m.State == Backoff {
+			log.Error("worker could not be started again", "err", s.last, "next_start_in", time.Until(m.Resume))
+		}
+	case Died:
+		if m.State != Closed {
+			log.Error("worker died and is started again", "err", s.last, "in", max(0, time.Until(m.Resume)), "deaths_in_a_row", m.Deaths)
+		}
+	}
+}
+
+// tellLocked tells Changed of a new availability.
+func (s *Supervisor[W]) tellLocked() {
+	now := s.availabilityLocked()
+	if now == s.told {
+		return
+	}
+	s.told = now
+	if s.cfg.Changed != nil {
+		s.cfg.Changed(now)
+	}
+}
+
+func (s *Supervisor[W]) availabilityLocked() Availability {
+	switch {
+	case s.machine.State == Ready || s.machine.State == Running:
+		return Up
+	case s.machine.Broken():
+		return Broken
+	}
+	return Down
+}
+
+// Acquire returns the worker for one batch, which must be given back with
+// Release. It waits while the worker is being started again, and fails when it
+// keeps dying or could not be started.
+func (s *Supervisor[W]) Acquire() (W, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.availabilityLocked() == Down {
+		s.change.Wait()
+	}
+	if s.machine.State != Ready {
+		var none W
+		return none, s.unavailableLocked()
+	}
+	s.eventLocked(Begin)
+	return s.current, nil
+}
+
+// unavailableLocked says why there is no worker to run a batch.
+func (s *Supervisor[W]) unavailableLocked() error {
+	if s.machine.State == Closed {
+		return status.Errorf(status.Unavailable, "model %q: worker %s is being stopped", s.cfg.Model, s.cfg.Name)
+	}
+	msg := fmt.Sprintf("model %q: worker %s is not available: it died or did not start %d times in a row", s.cfg.Model, s.cfg.Name, s.machine.Deaths)
+	var exit *Exit
+	if errors.As(s.last, &exit) {
+		msg += ", last: " + exit.Reason()
+		if line := exit.LastLine(); line != "" {
+			msg += "; the last line of its stderr: " + line
+		}
+	}
+	if wait := time.Until(s.machine.Resume); s.machine.State == Backoff && wait > 0 {
+		msg += fmt.Sprintf("; next start in %v", wait.Round(time.Millisecond))
+	}
+	return status.Wrap(status.Unavailable, s.last, msg)
+}
+
+// Release gives the worker back after a batch that it has answered.
+func (s *Supervisor[W]) Release(w W) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current == w {
+		s.eventLocked(End)
+	}
+}
+
+// Lost gives the worker back when it has not answered the batch: it has died, or
+// it broke the rules of its link as fault says, and then it is killed. Lost
+// returns when the process is gone and touches the batch no more, with the error
+// for the batch's clients.
+func (s *Supervisor[W]) Lost(w W, fault error) error {
+	if !goneWithin(w.Done(), settle) {
+		s.mu.Lock()
+		if s.current == w {
+			s.last = fault
+			s.eventLocked(Broke)
+		}
+		s.mu.Unlock()
+		<-w.Done()
+	}
+	s.mu.Lock()
+	s.diedLocked(w)
+	s.mu.Unlock()
+	err := w.Err()
+	var exit *Exit
+	if errors.As(err, &exit) {
+		return exit.Lost()
+	}
+	return err
+}
+
+// settle is how long a worker whose link broke is given to be gone: when it dies,
+// its pipes close a little before its process has ended.
+const settle = 250 * time.Millisecond
+
+func goneWithin(done <-chan struct{}, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// Status tells how a supervised worker is.
+type Status struct {
+	State    State
+	Restarts int // how often it was started again
+	Deaths   int // how often it died or did not start, in a row
+}
+
+// Status returns how the worker is now.
+func (s *Supervisor[W]) Status() Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Status{s.machine.State, s.machine.Restarts, s.machine.Deaths}
+}
+
+// Close ends the worker gently and returns when it is gone. It must not be held.
+func (s *Supervisor[W]) Close() error {
+	s.mu.Lock()
+	var none W
+	w := s.current
+	s.eventLocked(Close)
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+	s.mu.Unlock()
+	s.cancel()
+	if w != none {
+		w.Stop()
+	}
+	s.wg.Wait()
+	return nil
+}
