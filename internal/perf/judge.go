@@ -12,8 +12,15 @@ import (
 // windowsJudged is how many windows must agree.
 const windowsJudged = 3
 
-// counted returns the windows that count: the last three, or what there is.
+// counted returns the windows that count: the last three after the warm-up, or
+// what there is.
 func counted(windows []Window) []Window {
+	for i := len(windows) - 1; i >= 0; i-- {
+		if windows[i].WarmUp != "" && i+1 < len(windows) {
+			windows = windows[i+1:]
+			break
+		}
+	}
 	return windows[max(0, len(windows)-windowsJudged):]
 }
 
@@ -99,6 +106,7 @@ func (w *Window) add(o *Window) {
 	}
 	w.Latency.Merge(o.Latency)
 	mergeInto(&w.FromSend, o.FromSend)
+	mergeInto(&w.FromSchedule, o.FromSchedule)
 	mergeInto(&w.SendLag, o.SendLag)
 	w.Delayed += o.Delayed
 	w.Send += o.Send
@@ -117,6 +125,7 @@ func (w *Window) add(o *Window) {
 	if o.GPU != nil {
 		w.GPU = o.GPU.merged(w.GPU)
 	}
+	w.slices = append(w.slices, o.slices...)
 }
 
 func mergeInto(h **load.Histogram, o *load.Histogram) {

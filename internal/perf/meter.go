@@ -28,6 +28,7 @@ type meter struct {
 
 	origin time.Duration // of the level
 	last   edge          // where the window now measured began
+	cut    time.Duration // where the slice now measured began
 	trial  int
 
 	timeline []Tick
@@ -47,7 +48,7 @@ func newMeter(ctx context.Context, s *Session, c *crew, l Load, observe func(Pro
 	m := &meter{session: s, crew: c, load: l, observe: observe, tick: &load.Histogram{}}
 	var err error
 	m.last, err = m.edge(ctx)
-	m.origin = m.last.at
+	m.origin, m.cut = m.last.at, m.last.at
 	return m, err
 }
 
@@ -70,6 +71,9 @@ func (m *meter) window(ctx context.Context) (Window, bool, error) {
 	w := Window{Start: load.At(m.last.at), Latency: &load.Histogram{}}
 	if m.load.Open() {
 		w.FromSend, w.SendLag = &load.Histogram{}, &load.Histogram{}
+		if m.session.settings.Plan.LatencyClock == SendClock {
+			w.FromSchedule = &load.Histogram{}
+		}
 	}
 	clamp := m.collect(ctx, &w)
 	going := ctx.Err() == nil && m.health.why == ""
@@ -85,7 +89,6 @@ func (m *meter) window(ctx context.Context) (Window, bool, error) {
 	if m.session.settings.Plan.RequestCount > 0 && clamp.any {
 		w.Start, w.Duration = load.At(clamp.first), clamp.last-clamp.first
 	}
-	w.Rows = w.Requests * int64(m.session.settings.Plan.BatchSize)
 	w.ClientCPU, w.ServerCPU = now.clientCPU-m.last.clientCPU, max(0, now.serverCPU-m.last.serverCPU)
 	w.MaxInFlight, _ = m.crew.crowd()
 	if err == nil && m.session.statistics {
@@ -144,7 +147,7 @@ type clamp struct {
 func (c *clamp) take(m *meter, w *Window) {
 	m.tick.Reset()
 	now := load.Now()
-	before, failedBefore := w.Requests, w.Failed
+	before, failedBefore, rowsBefore := w.Requests, w.Failed, w.Rows
 	for _, worker := range m.crew.workers {
 		records, idle, failed, export := worker.take()
 		for i := range records {
@@ -160,6 +163,8 @@ func (c *clamp) take(m *meter, w *Window) {
 		m.exported = append(m.exported, export...)
 	}
 	m.health.tick(now, w.Requests-before)
+	w.cut(now-m.cut, w.Requests-before, w.Rows-rowsBefore, m.tick)
+	m.cut = now
 	m.timeline = append(m.timeline, Tick{
 		At: now - m.origin, Requests: w.Requests - before, Failed: w.Failed - failedBefore,
 		P50: m.tick.Quantile(0.5), P99: m.tick.Quantile(0.99), Max: m.tick.Max(),
@@ -179,6 +184,7 @@ func (c *clamp) add(r *record) {
 // count adds one answered request.
 func (m *meter) count(w *Window, r *record) {
 	w.Requests++
+	w.Rows += m.session.rowsOf(r.message)
 	w.Responses += int64(r.responses)
 	latency := r.done - r.start
 	if m.load.Open() {
@@ -188,7 +194,9 @@ func (m *meter) count(w *Window, r *record) {
 		if lag > lateAfter {
 			w.Delayed++
 		}
-		if m.session.settings.Plan.LatencyClock != SendClock {
+		if w.FromSchedule != nil {
+			w.FromSchedule.Record(r.done - r.due)
+		} else {
 			latency = r.done - r.due
 		}
 	}

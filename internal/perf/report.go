@@ -125,53 +125,6 @@ func (r *Report) parts(w *Window) string {
 	return fmt.Sprintf("Avg %s time: %d usec (%s %d usec + response wait %d usec)", name, total, both, own, total-own)
 }
 
-// ours prints what perf_analyzer has no lines for, when it says something.
-func (r *Report) ours(l *Level, w *Window, line func(string, ...any)) {
-	if !l.Stable && l.Reason != "" {
-		line("| unstable: %s; spread of the windows: throughput %s, latency %s", l.Reason, percent(l.Spread.Throughput), percent(l.Spread.Latency))
-	} else if r.Verbose && len(l.Windows) > 1 {
-		line("| spread of the windows: throughput %s, latency %s", percent(l.Spread.Throughput), percent(l.Spread.Latency))
-	}
-	if l.Load.Open() {
-		if r.Plan.LatencyClock == SendClock {
-			line("| latency counts from when a request was sent, not from when it was due")
-		} else {
-			line("| latency counts from when a request was due; from when it was sent: p50 %d usec, p99 %d usec", micros(w.FromSend.Quantile(0.5)), micros(w.FromSend.Quantile(0.99)))
-		}
-		line("| send lag: p50 %d usec, p99 %d usec, max %d usec; most in flight %d (limit %d)",
-			micros(w.SendLag.Quantile(0.5)), micros(w.SendLag.Quantile(0.99)), micros(w.SendLag.Max()), w.MaxInFlight, r.Plan.MaxOutstanding)
-	}
-	if r.Verbose {
-		line("| p99.9 latency: %d usec, max %d usec", micros(w.Latency.Quantile(0.999)), micros(w.Latency.Max()))
-		line("| CPU: %s", r.cpu(w))
-	}
-	if w.Failed > 0 {
-		line("| errors: %d of %d requests (%s)", w.Failed, w.Failed+w.Requests, percent(float64(w.Failed)/float64(w.Failed+w.Requests)))
-		for _, cause := range slices.Sorted(maps.Keys(w.Errors)) {
-			line("|   %d x %s", w.Errors[cause], oneLine(cause))
-		}
-	}
-	for _, text := range l.Warnings {
-		line("| warning: %s", text)
-	}
-	if share := w.ClientShare(r.Host.CPUs); r.Target.ServerPID > 0 && share > heavyClient && r.Verbose {
-		line("| warning: this client takes %.0f%% of the machine that it shares with the server", 100*share)
-	}
-}
-
-// cpu tells the CPU time of a request at both ends.
-func (r *Report) cpu(w *Window) string {
-	text := fmt.Sprintf("client %s usec/request, %.0f%% of %d cores", perRequest(w, w.ClientCPU), 100*w.ClientShare(r.Host.CPUs), r.Host.CPUs)
-	if r.Target.ServerPID > 0 {
-		text += fmt.Sprintf("; server (pid %d) %s usec/request", r.Target.ServerPID, perRequest(w, w.ServerCPU))
-	}
-	return text
-}
-
-func perRequest(w *Window, cpu time.Duration) string {
-	return fmt.Sprintf("%.1f", float64(w.mean(cpu))/float64(time.Microsecond))
-}
-
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 func micros(d time.Duration) int64 { return d.Microseconds() }

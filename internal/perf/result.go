@@ -116,6 +116,8 @@ type Level struct {
 	// Spread is how far the windows that count are from each other: highest by
 	// lowest, less one.
 	Spread Spread `json:"spread"`
+	// Figures are the merged windows' throughput and latencies with intervals.
+	Figures []Figure `json:"figures,omitempty"`
 	// Timeline has a tick for each tenth of a second of the whole level.
 	Timeline []Tick `json:"timeline,omitempty"`
 	// Warnings are about this level; each is a sentence.
@@ -145,7 +147,10 @@ type Window struct {
 	// open loop when it should have been sent, unless the plan's clock is "send".
 	Latency *load.Histogram `json:"latency"`
 	// FromSend is the latency from the sending on; only in open loops.
-	FromSend *load.Histogram `json:"latency_from_send,omitempty"`
+	// FromSchedule is that from when the request should have been sent; only
+	// where Latency is not.
+	FromSend     *load.Histogram `json:"latency_from_send,omitempty"`
+	FromSchedule *load.Histogram `json:"latency_from_schedule,omitempty"`
 	// SendLag is how late requests were sent; only in open loops.
 	SendLag *load.Histogram `json:"send_lag,omitempty"`
 	// Delayed is how many were sent more than a millisecond late.
@@ -171,6 +176,12 @@ type Window struct {
 	Server *ServerStats `json:"server,omitempty"`
 	// GPU has the server's GPU metrics when they were asked for; nil otherwise.
 	GPU *GPUMetrics `json:"gpu,omitempty"`
+
+	// WarmUp says why the window does not count: its beginning was unlike the
+	// rest of it. Empty when it counts.
+	WarmUp string `json:"warm_up,omitempty"`
+
+	slices []slice // its moments, for intervals
 }
 
 // A ServerStats is what the server's statistics grew by.

@@ -189,6 +189,7 @@ func (s *Session) measure(ctx context.Context, l *Level, m *meter, o Observer) e
 		if err != nil {
 			return fmt.Errorf("failed to get statistics: %w", err)
 		}
+		w.WarmUp = s.warming(l, trial, &w)
 		l.Windows = append(l.Windows, w)
 		o.Window(trial, &w)
 		if m.health.why != "" {
@@ -231,6 +232,7 @@ func (s *Session) finish(l *Level, m *meter) {
 		windows = windows[:n-1] // a window that was cut before its first answer
 	}
 	l.Merged = merge(counted(windows))
+	l.Figures = figuresOf(&s.settings.Plan, l.Merged)
 	l.Spread = judge(&s.settings.Plan, windows).spread
 	if s.settings.Export {
 		s.keep(l, m.exported)

@@ -28,6 +28,7 @@ type Session struct {
 	link       load.Link
 	messages   []*load.Message
 	requests   []client.Request // what the messages are, for the export
+	rows       []int64          // of each message; nil: all have the batch size
 	data       *input.Set
 	decoupled  bool
 	server     *load.Process
@@ -215,6 +216,14 @@ func (s *Session) encodeGRPC() func(r *client.Request) error {
 		s.messages = append(s.messages, m)
 		return err
 	}
+}
+
+// rowsOf returns the rows of a message.
+func (s *Session) rowsOf(message int) int64 {
+	if s.rows == nil {
+		return int64(s.settings.Plan.BatchSize)
+	}
+	return s.rows[message]
 }
 
 // Report returns an observer that prints the session's run.

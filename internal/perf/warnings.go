@@ -32,6 +32,14 @@ func (w *Window) ClientShare(cpus int) float64 {
 	return float64(w.ClientCPU) / float64(w.Duration) / float64(cpus)
 }
 
+// FailedShare returns the share of requests that failed.
+func (w *Window) FailedShare() float64 {
+	if w.Failed == 0 {
+		return 0
+	}
+	return float64(w.Failed) / float64(w.Failed+w.Requests)
+}
+
 // DelayedShare returns the share of requests that were sent late.
 func (w *Window) DelayedShare() float64 {
 	if w.Requests == 0 {

@@ -19,6 +19,7 @@ type record struct {
 	due                      time.Duration // when it should have been sent
 	start, sent, first, done time.Duration
 	responses                int
+	message                  int // which of the messages
 }
 
 // A worker has one connection and makes one request at a time over it. What it
@@ -72,7 +73,7 @@ func (w *worker) do(ctx context.Context, m *load.Message, index int, due time.Du
 	if n := len(x.Arrivals); n > 0 {
 		responses = n
 	}
-	w.records = append(w.records, record{due, x.Start, x.Sent, x.First, x.Done, responses})
+	w.records = append(w.records, record{due, x.Start, x.Sent, x.First, x.Done, responses, index})
 	if x.Keep {
 		w.export = append(w.export, exported{message: index, at: x.Start, arrivals: arrivals(x), answer: slices.Clone(x.Answer)})
 	}
