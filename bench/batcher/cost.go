@@ -111,10 +111,9 @@ func startCallers(ctx context.Context, b *sched.Batcher, n, requests int) *calle
 			share++
 		}
 		c.done.Go(func() {
-			// Each has a context of its own, as requests have in a server: one
-			// for all would be a lock that all of them want.
-			ctx, cancel := context.WithCancel(ctx)
-			defer cancel()
+			// Each has a context of its own, as the connections of a server have.
+			ctx := infer.NewCaller(ctx)
+			defer ctx.Leave()
 			r := newRequest()
 			err := repeat(ctx, b, r, warmup)
 			warm.Done()

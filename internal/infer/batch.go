@@ -18,7 +18,7 @@ type Reason uint8
 const (
 	ReasonIdle      Reason = iota // nobody asked it to wait
 	ReasonPreferred               // it had a preferred size, or the next request would pass the largest such
-	ReasonFull                    // it could not grow
+	ReasonFull                    // it had the model's most rows, or the next request could not join it
 	ReasonDelay                   // its oldest request had waited long enough
 	ReasonCount                   // the number of reasons
 )

@@ -26,12 +26,15 @@ type Batcher struct {
 	policy   Policy
 	ordered  bool
 	prefetch bool
+	plain    bool // nothing is to be decided until a batch is full
 	match    matcher
 	record   Recorder
 	calls    sync.Pool
 	batches  sync.Pool
+	born     time.Time
 	timer    timer // nil when nothing depends on time
 	workers  int
+	door     door // with plain, for calls that find all instances busy
 
 	mu      sync.Mutex // protects the fields below
 	queue   queue
@@ -92,14 +95,16 @@ func StartBatcher(cfg BatcherConfig, instances []backend.Instance, record Record
 func startBatcher(cfg BatcherConfig, instances []backend.Instance, record Recorder, newTimer func(func()) (timer, error), newPauser func() (pauser, error)) (*Batcher, error) {
 	b := &Batcher{
 		name: cfg.Signature.Name, policy: cfg.Policy, ordered: cfg.PreserveOrder, match: newMatcher(cfg.Signature),
-		record: record, workers: len(instances), drained: make(chan struct{}),
+		record: record, born: time.Now(), workers: len(instances), drained: make(chan struct{}),
 		prefetch: len(cfg.Levels) == 1 && cfg.Levels[0].plain(),
 	}
+	b.plain = b.prefetch && cfg.Policy.plain() && !b.match.compares()
+	b.door.newest.Store(shut)
 	b.queue.defaultLevel, b.hold = cfg.DefaultLevel, cfg.Hold
 	for _, p := range cfg.Levels {
 		b.queue.levels = append(b.queue.levels, level{policy: p})
 	}
-	b.calls.New = func() any { return &call{signals: make(chan signal, 1)} }
+	b.calls.New = func() any { return newCall(b) }
 	b.batches.New = func() any { return new(batch) }
 	for _, in := range instances {
 		p, err := newPauser()
@@ -116,6 +121,9 @@ func startBatcher(cfg BatcherConfig, instances []backend.Instance, record Record
 	return b, err
 }
 
+// now returns the time, from one reading of the clock: time.Now makes two.
+func (b *Batcher) now() time.Time { return b.born.Add(time.Since(b.born)) }
+
 // timed reports whether anything that the batcher does depends on time.
 func (b *Batcher) timed() bool {
 	for i := range b.queue.levels {
@@ -129,7 +137,7 @@ func (b *Batcher) timed() bool {
 // Do implements Scheduler.
 func (b *Batcher) Do(ctx context.Context, r *infer.Request) error {
 	c := b.calls.Get().(*call)
-	now := time.Now()
+	now := b.now()
 	r.Queued = now
 	c.entry = entry{request: r, rows: max(r.Rows, 1), queued: now}
 	c.err = nil
@@ -144,7 +152,7 @@ func (b *Batcher) Do(ctx context.Context, r *infer.Request) error {
 		b.await(ctx, c)
 	}
 	err = c.err
-	c.entry, c.batch = entry{}, nil
+	c.request, c.batch = nil, nil
 	b.calls.Put(c)
 	return err
 }
@@ -152,11 +160,15 @@ func (b *Batcher) Do(ctx context.Context, r *infer.Request) error {
 // enter puts the call into the queue and does what has become due. It reports
 // whether the call leads a batch already.
 func (b *Batcher) enter(c *call, now time.Time) (leads bool, err error) {
+	if b.door.enter(c) {
+		return false, nil
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closing {
 		return false, stopping(c.request)
 	}
+	b.admit() // those that came before it
 	c.level = b.queue.level(c.request.Priority)
 	l := &b.queue.levels[c.level]
 	l.expire(now, b.reject)
@@ -166,9 +178,7 @@ func (b *Batcher) enter(c *call, now time.Time) (leads bool, err error) {
 	if t := l.policy.timeout(c.request.Timeout); t > 0 {
 		c.expires = now.Add(t)
 	}
-	l.push(c)
-	b.inside++
-	b.crowd = max(b.crowd, b.inside)
+	b.accept(c)
 	if b.queue.rows() < b.more && c.expires.IsZero() {
 		return false, nil // the last decision still holds
 	}
@@ -180,9 +190,32 @@ func (b *Batcher) enter(c *call, now time.Time) (leads bool, err error) {
 	return true, nil
 }
 
+// accept puts a call into its level of the queue.
+func (b *Batcher) accept(c *call) {
+	b.queue.levels[c.level].push(c)
+	b.inside++
+	b.crowd = max(b.crowd, b.inside)
+}
+
+// admit takes those into the queue who came through the door.
+func (b *Batcher) admit() {
+	for c := b.door.take(); c != nil; {
+		next := c.next
+		c.level = b.queue.defaultLevel
+		b.accept(c)
+		c = next
+	}
+}
+
 // await returns when the call has its answer. It leads the call's batch when it
 // is told to.
 func (b *Batcher) await(ctx context.Context, c *call) {
+	if caller, ok := ctx.(*infer.Caller); ok && caller.Watch(&c.waiting) {
+		for <-c.signals == signalLead && !b.lead(c) {
+		}
+		caller.Unwatch(&c.waiting)
+		return
+	}
 	for {
 		select {
 		case s := <-c.signals:
@@ -209,6 +242,7 @@ func (b *Batcher) await(ctx context.Context, c *call) {
 func (b *Batcher) withdraw(c *call) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.admit()
 	switch {
 	case c.list != nil:
 		c.list.remove(c)
@@ -222,7 +256,7 @@ func (b *Batcher) withdraw(c *call) bool {
 		return false
 	}
 	b.left(1)
-	b.advance(time.Now())
+	b.advance(b.now())
 	return true
 }
 
@@ -265,13 +299,14 @@ func (b *Batcher) timeUp() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.armed = time.Time{}
-	b.advance(time.Now())
+	b.advance(b.now())
 }
 
 // Pending returns how many requests wait for an instance.
 func (b *Batcher) Pending() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.admit()
 	n := b.queue.len()
 	for _, bt := range b.ready {
 		n += len(bt.calls)
@@ -290,7 +325,7 @@ func (b *Batcher) Drain() {
 	if b.inside == 0 {
 		close(b.drained)
 	}
-	b.advance(time.Now())
+	b.advance(b.now())
 }
 
 // Close implements Scheduler.

@@ -186,8 +186,11 @@ func cancelled(ctx context.Context) error {
 	if ctx.Err() == context.DeadlineExceeded {
 		return status.Wrap(status.DeadlineExceeded, ctx.Err(), "the request's deadline passed while it was queued")
 	}
-	return status.Wrap(status.Cancelled, ctx.Err(), "the request was cancelled while it was queued")
+	return errWithdrawn
 }
+
+// errWithdrawn answers a request that nobody waits for any more.
+var errWithdrawn = status.Wrap(status.Cancelled, context.Canceled, "the request was cancelled while it was queued")
 
 // A waitList is a first-in first-out list of waiters.
 type waitList struct {

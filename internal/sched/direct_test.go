@@ -50,12 +50,14 @@ func (s *slow) order() []string {
 type tally struct {
 	mu                      sync.Mutex
 	started, done, failures int
+	reasons                 []infer.Reason // of each batch
 }
 
 func (t *tally) Started(b *infer.Batch) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.started += len(b.Requests)
+	t.reasons = append(t.reasons, b.Reason)
 }
 
 func (t *tally) Executed(_ *infer.Batch, err error) {

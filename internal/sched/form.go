@@ -9,6 +9,27 @@ import (
 
 // advance forms the batches that are due and gives them to idle instances.
 func (b *Batcher) advance(now time.Time) {
+	for {
+		b.admit()
+		b.form(now)
+		if b.guard() {
+			return
+		}
+	}
+}
+
+// guard leaves the door open if nothing is to be decided before an instance is
+// free, for whoever frees one calls advance, and shuts it otherwise. It reports
+// false when somebody came in who has to be seen to first.
+func (b *Batcher) guard() bool {
+	if b.plain && len(b.idle) == 0 && b.hold == 0 && !b.closing {
+		b.door.open()
+		return true
+	}
+	return b.door.shut()
+}
+
+func (b *Batcher) form(now time.Time) {
 	for i := range b.queue.levels {
 		b.queue.levels[i].expire(now, b.reject)
 	}
@@ -17,6 +38,11 @@ func (b *Batcher) advance(now time.Time) {
 	}
 	b.hold, b.more = 0, 0
 	for b.room() && !b.queue.empty() {
+		if b.plain {
+			b.fill()
+			b.dispatch()
+			continue
+		}
 		d := b.policy.Decide(b.look(now))
 		if b.closing && d.Take == 0 && !d.Close {
 			d = Decision{Take: len(b.view), Reason: infer.ReasonIdle} // nobody else will come
@@ -35,6 +61,34 @@ func (b *Batcher) advance(now time.Time) {
 	b.dispatch()
 	if t := b.queue.nearest(); !t.IsZero() {
 		b.arm(t, now)
+	}
+}
+
+// fill puts the calls at the head of the queue into the open batch, until it is
+// full. With a plain policy that is all that there is to decide.
+func (b *Batcher) fill() {
+	list := &b.queue.levels[0].live
+	if b.open == nil {
+		b.openBatch(infer.ReasonIdle)
+	}
+	bt := b.open
+	for c := list.head; c != nil && (bt.rows == 0 || bt.rows+c.rows <= b.policy.MaxRows); c = list.head {
+		list.remove(c)
+		bt.add(c)
+	}
+	if list.head != nil || bt.rows >= b.policy.MaxRows {
+		bt.reason = infer.ReasonFull
+		b.open = nil
+	}
+}
+
+// openBatch begins a batch.
+func (b *Batcher) openBatch(why infer.Reason) {
+	b.open = b.batches.Get().(*batch)
+	b.open.reason = why
+	b.ready = append(b.ready, b.open)
+	if b.ordered {
+		b.order = append(b.order, b.open)
 	}
 }
 
@@ -77,11 +131,7 @@ func (b *Batcher) look(now time.Time) View {
 func (b *Batcher) apply(d Decision) {
 	if d.Take > 0 {
 		if b.open == nil {
-			b.open = b.batches.Get().(*batch)
-			b.ready = append(b.ready, b.open)
-			if b.ordered {
-				b.order = append(b.order, b.open)
-			}
+			b.openBatch(d.Reason)
 		}
 		b.open.reason = d.Reason
 		for c := range b.queue.all {
@@ -93,6 +143,9 @@ func (b *Batcher) apply(d Decision) {
 		}
 	}
 	if d.Close && b.open != nil {
+		if d.Take == 0 {
+			b.open.reason = d.Reason
+		}
 		b.open.sealed = b.open.sealed || d.Seal
 		b.open = nil
 	}

@@ -69,6 +69,9 @@ const (
 func (b *Batcher) company(bt *batch) (here, wanted int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.door.knocked() {
+		b.advance(b.now())
+	}
 	if b.open != bt || bt.rows >= b.policy.largest() {
 		return len(bt.calls), 0
 	}
@@ -78,7 +81,10 @@ func (b *Batcher) company(bt *batch) (here, wanted int) {
 // start closes the batch and returns what the instance is given.
 func (b *Batcher) start(bt *batch) *infer.Batch {
 	b.mu.Lock()
-	now := time.Now()
+	now := b.now()
+	if b.door.knocked() {
+		b.advance(now)
+	}
 	if b.open == bt {
 		b.open = nil
 	}

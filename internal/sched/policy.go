@@ -66,8 +66,14 @@ func (p Policy) Decide(v View) Decision {
 	case s.best > 0 && !late:
 		d.Take, d.Reason = s.best, infer.ReasonPreferred
 		d.Close = d.Close || p.Delay == 0
+		if p.largest() == p.MaxRows && (s.force || total == p.MaxRows) {
+			d.Reason = infer.ReasonFull
+		}
 	case s.taken == 0:
 		// Nothing can join: the batch, if closed now, makes room for another.
+		if d.Close {
+			d.Reason = infer.ReasonFull
+		}
 	case s.force || total >= p.largest():
 		d.Take, d.Close, d.Reason = s.taken, true, infer.ReasonFull
 		if late {
@@ -131,6 +137,12 @@ func (p Policy) scan(v View, d *Decision) scan {
 		}
 	}
 	return s
+}
+
+// plain says that the policy waits for nothing and prefers no size but the
+// largest.
+func (p Policy) plain() bool {
+	return p.Delay == 0 && len(p.Preferred) == 1 && p.largest() == p.MaxRows
 }
 
 // largest returns the largest preferred size.

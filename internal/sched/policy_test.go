@@ -81,20 +81,20 @@ func TestDecide(t *testing.T) {
 		{"no delay: seven go as six", eager, 0, 0, waiting(1, 1, 1, 1, 1, 1, 1), Decision{Take: 6, Close: true, Reason: preferred}},
 		{"no delay: three go and the batch stays open", eager, 0, 0, waiting(1, 1, 1), Decision{Take: 3, Reason: idle}},
 		{"no delay: an open batch grows", plain, 0, 3, waiting(1, 1), Decision{Take: 2, Reason: idle}},
-		{"no delay: an open batch closes when it is full", plain, 0, 7, waiting(1, 1), Decision{Take: 1, Close: true, Reason: preferred}},
-		{"no delay: a request that does not fit closes the open batch", plain, 0, 7, waiting(2), Decision{Close: true}},
-		{"no delay: the rows that fit go before one that does not", plain, 0, 0, waiting(3, 3, 3), Decision{Take: 2, Close: true, Reason: preferred}},
-		{"another shape closes and seals the open batch", plain, 0, 3, other(waiting(1)), Decision{Close: true, Seal: true}},
+		{"no delay: an open batch closes when it is full", plain, 0, 7, waiting(1, 1), Decision{Take: 1, Close: true, Reason: full}},
+		{"no delay: a request that does not fit closes the open batch", plain, 0, 7, waiting(2), Decision{Close: true, Reason: full}},
+		{"no delay: the rows that fit go before one that does not", plain, 0, 0, waiting(3, 3, 3), Decision{Take: 2, Close: true, Reason: full}},
+		{"another shape closes and seals the open batch", plain, 0, 3, other(waiting(1)), Decision{Close: true, Seal: true, Reason: full}},
 		{"the first request of a batch is never too large", plain, 0, 0, waiting(9), Decision{Take: 1, Close: true, Reason: full}},
 
 		{"the largest preferred size is a soft limit for an open batch", Policy{MaxRows: 8, Preferred: []int{6}, Delay: second}, 0, 3, waiting(4), Decision{Take: 1, Close: true, Reason: full}},
 		{"with the default sizes waiting goes on until the batch is full", patient, 0, 0, waiting(1, 2, 4), Decision{Wait: 10 * second, More: 1}},
-		{"the batch is full", patient, 0, 0, waiting(1, 2, 4, 1), Decision{Take: 4, Reason: preferred}},
+		{"the batch is full", patient, 0, 0, waiting(1, 2, 4, 1), Decision{Take: 4, Reason: full}},
 		{"an open batch that has no preferred size takes what arrives", patient, 0, 3, waiting(1), Decision{Take: 1, Reason: delay}},
 		{"an open batch of a preferred size does not", slow, 0, 2, waiting(1), Decision{Wait: 10 * second, More: 3}},
 		{"a request's own timeout comes before the delay", patient, 0, 0, expiring(waiting(1), 3*second), Decision{Wait: 3 * second, More: 7}},
 		{"a timeout after the delay does not matter", patient, 0, 0, expiring(waiting(1), 30*second), Decision{Wait: 10 * second, More: 7}},
-		{"one row at most: each goes alone at once", Policy{MaxRows: 1, Preferred: []int{1}}, 0, 0, waiting(1, 1), Decision{Take: 1, Close: true, Reason: preferred}},
+		{"one row at most: each goes alone at once", Policy{MaxRows: 1, Preferred: []int{1}}, 0, 0, waiting(1, 1), Decision{Take: 1, Close: true, Reason: full}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

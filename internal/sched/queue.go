@@ -1,18 +1,37 @@
 package sched
 
-import "time"
+import (
+	"time"
+
+	"shoal/internal/infer"
+)
 
 // A call is a request on its way through the batcher. It is in one of the
 // queue's lists, in a batch, or in neither once it has its answer.
+//
+// What a leader touches of others' calls comes first, in one line of the cache.
 type call struct {
-	prev, next *call
-	list       *callList
-	level      int
-
-	entry   // what the batcher was given
+	next    *call
 	batch   *batch
 	err     error
 	signals chan signal // buffered 1: at most one is under way
+	entry               // what the batcher was given
+
+	prev    *call
+	list    *callList
+	level   int
+	waiting infer.Waiting
+}
+
+func newCall(b *Batcher) *call {
+	c := &call{signals: make(chan signal, 1)}
+	c.waiting.Withdraw = func() {
+		if b.withdraw(c) {
+			c.err = errWithdrawn
+			c.signals <- signalDone
+		}
+	}
+	return c
 }
 
 // A signal tells the goroutine that waits for a call what to do.

@@ -62,6 +62,7 @@ func (u *unruly) Close() error { return nil }
 // its own. Run it long, and under the race detector, with -stress 60s.
 func TestBatcherStress(t *testing.T) {
 	configs := map[string]BatcherConfig{
+		"door":    {Policy: Policy{MaxRows: 8, Preferred: []int{8}}, Levels: []QueuePolicy{{}}, Signature: fixedSignature(8)},
 		"plain":   {Policy: Policy{MaxRows: 8, Preferred: []int{8}}, Levels: []QueuePolicy{{}}},
 		"delay":   {Policy: Policy{MaxRows: 8, Preferred: []int{4}, Delay: 200 * time.Microsecond}, Levels: []QueuePolicy{{}}},
 		"ordered": {Policy: Policy{MaxRows: 4, Preferred: []int{2, 4}}, PreserveOrder: true, Levels: []QueuePolicy{{}}},
@@ -80,7 +81,9 @@ func TestBatcherStress(t *testing.T) {
 
 func stress(t *testing.T, cfg BatcherConfig) {
 	const callers, instances = 32, 3
-	cfg.Signature = variableSignature(cfg.Policy.MaxRows)
+	if cfg.Signature == nil {
+		cfg.Signature = variableSignature(cfg.Policy.MaxRows)
+	}
 	var seen sync.Map
 	var twice, largest, sent, good, bad atomic.Int64
 	for end := time.Now().Add(*stressFor); time.Now().Before(end); {
@@ -109,7 +112,7 @@ func stress(t *testing.T, cfg BatcherConfig) {
 		}
 		wg.Wait()
 		b.Close()
-		if b.inside != 0 || len(b.idle) != instances || len(b.ready) != 0 || b.open != nil || len(b.order) != 0 || !b.queue.empty() {
+		if b.inside != 0 || len(b.idle) != instances || len(b.ready) != 0 || b.open != nil || len(b.order) != 0 || !b.queue.empty() || b.door.newest.Load() != shut {
 			t.Fatalf("after Close: got %d inside, %d idle, %d ready, open %v, %d in order, want %d idle and nothing else",
 				b.inside, len(b.idle), len(b.ready), b.open, len(b.order), instances)
 		}
@@ -127,7 +130,7 @@ func stress(t *testing.T, cfg BatcherConfig) {
 // a good answer. A good one must be its own.
 func answer(t *testing.T, b *Batcher, id string) bool {
 	ctx := context.Background()
-	switch rand.IntN(6) {
+	switch rand.IntN(8) {
 	case 0:
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(rand.IntN(400))*time.Microsecond)
@@ -136,6 +139,15 @@ func answer(t *testing.T, b *Batcher, id string) bool {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithCancel(ctx)
 		go cancel()
+	case 2:
+		caller := infer.NewCaller(ctx)
+		defer caller.Leave()
+		ctx = caller
+		go caller.Leave()
+	case 3:
+		caller := infer.NewCaller(ctx)
+		defer caller.Leave()
+		ctx = caller
 	}
 	r := infer.NewRequest()
 	defer r.Release()

@@ -1,11 +1,12 @@
 package kservehttp
 
 import (
-	"context"
 	"io"
 	"net"
 	"sync/atomic"
 	"time"
+
+	"shoal/internal/infer"
 )
 
 // A phase is what the goroutine that serves a connection waits for when it
@@ -55,8 +56,7 @@ type conn struct {
 	net.Conn
 	server *Server
 	id     uint64
-	ctx    context.Context // ends with the connection; requests on it run under it
-	cancel context.CancelFunc
+	ctx    *infer.Caller // ends with the connection; requests on it run under it
 	state  atomic.Int32
 
 	phase    phase
@@ -175,7 +175,7 @@ func (c *conn) Close() error {
 		c.linger()
 	}
 	c.state.Store(connClosed)
-	c.cancel()
+	c.ctx.Leave()
 	return c.Conn.Close()
 }
 
@@ -188,7 +188,7 @@ func (c *conn) linger() {
 }
 
 // hangUp ends the connection's context: its client is gone.
-func (c *conn) hangUp() { c.cancel() }
+func (c *conn) hangUp() { c.ctx.Leave() }
 
 // kill closes the connection from another goroutine than its own, which then
 // finds it closed. With onlyIdle it leaves one that serves a request.
@@ -197,6 +197,6 @@ func (c *conn) kill(onlyIdle bool) {
 		return
 	}
 	c.state.Store(connClosed)
-	c.cancel()
+	c.ctx.Leave()
 	c.Conn.Close()
 }

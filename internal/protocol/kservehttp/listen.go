@@ -1,11 +1,12 @@
 package kservehttp
 
 import (
-	"context"
 	"errors"
 	"net"
 	"strconv"
 	"time"
+
+	"shoal/internal/infer"
 )
 
 // accept serves every connection that l takes, each by a goroutine of its own,
@@ -46,12 +47,12 @@ func (s *Server) serve(c *conn) {
 // admit makes a connection one of the server's, or turns it away.
 func (s *Server) admit(nc net.Conn) *conn {
 	c := &conn{Conn: nc, server: s}
-	c.ctx, c.cancel = context.WithCancel(s.base)
+	c.ctx = infer.NewCaller(s.base)
 	s.mu.Lock()
 	full := len(s.conns) >= s.opt.MaxConnections
 	if full || s.closed {
 		s.mu.Unlock()
-		c.cancel()
+		c.ctx.Leave()
 		if full {
 			turnAway(nc, s.opt.MaxConnections)
 		}
