@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -47,14 +48,28 @@ Each level is measured in windows until the last three agree within
 --stability-percentage. Inputs are random unless --input-data names others;
 shapes, types and the batch limit come from the server.
 
-Lines that begin with "|" are not in perf_analyzer's report. Other differences:
-a level that does not become stable is shown, marked, and the range goes on;
-failed requests are counted by cause rather than ending the run; random inputs
-have values that a model takes (--random-style=bytes has perf_analyzer's).
+Every figure has an interval of 95 % (-v, --json). A first window whose beginning
+is unlike its rest is warm-up and left out. Where the client rather than the server
+is the bottleneck a warning says so.
 
-Exit codes: 0 done; 2 the only level did not become stable; 3 a window had no
-answers; 99 anything else that went wrong, failed requests included; 130
-interrupted, after the report of what was measured.`,
+Differences from perf_analyzer, besides lines that begin with "|":
+  a level that is not stable   ends its range          is shown, marked; the range goes on, exit 2
+  a failed request             ends the run            is counted by cause; --max-error-rate ends it
+  latency of an open loop      counts from the send    from when it was due; --latency-clock=send
+  an open loop                 has 4 blocking workers  has up to --max-outstanding under way
+  random inputs                are any bytes           fit the type; --random-style=bytes
+  JSON data                    wants 1.0 for a float   takes 1 as well, and errors name the place
+  --request-count              counts an idle tail     ends with the last answer
+  -r 1 and -r 2                never are stable        report what was measured, marked
+  poisson gaps                 are always the same     follow from --seed
+  metrics                      are the GPU's           client and server CPU under -v as well
+  Ctrl-C                       exits 0                 exits 130, after the report
+
+Exit codes: 0 done; 2 a level did not become stable; 3 a window had no answers; 4 a
+goal of --slo was missed; 99 anything else that went wrong, failed requests
+included; 130 interrupted, after the report of what was measured.
+
+shoal perf diff compares two results that --json wrote.`,
 		Example: `  shoal perf -m digits                                    one caller
   shoal perf -m digits --concurrency-range 1:16:5         what more callers bring
   shoal perf -m digits --request-rate-range 500 --percentile 99
@@ -77,6 +92,9 @@ interrupted, after the report of what was measured.`,
 	}
 	f.add(cmd)
 	cmd.SetUsageFunc(groupedUsage)
+	diff := newPerfDiff()
+	diff.SetUsageFunc(groupedUsage)
+	cmd.AddCommand(diff)
 	return cmd
 }
 
@@ -94,6 +112,10 @@ func (f *perfFlags) run(cmd *cobra.Command, settings *perf.Settings) error {
 		out = stderr
 	}
 	if err := f.checkFiles(); err != nil {
+		return fail(stderr, err)
+	}
+	before, err := f.before()
+	if err != nil {
 		return fail(stderr, err)
 	}
 	session, err := perf.Open(ctx, *settings)
@@ -115,10 +137,11 @@ func (f *perfFlags) run(cmd *cobra.Command, settings *perf.Settings) error {
 	if err == nil || len(result.Reported()) > 0 {
 		report.Summary(result)
 	}
-	if writeErr := f.write(cmd, session, result); writeErr != nil {
+	writeErr := errors.Join(f.write(cmd, session, result), f.compareWith(out, before, result))
+	if writeErr != nil {
 		return fail(stderr, writeErr)
 	}
-	return f.verdict(stderr, result, err)
+	return f.verdict(stderr, result, err, f.allowed(settings, cmd.Flags().Changed("max-error-rate")))
 }
 
 // fail prints an error as perf_analyzer does and makes it the exit code.
@@ -128,7 +151,7 @@ func fail(stderr io.Writer, err error) error {
 }
 
 // verdict prints what is wrong with a run and returns the exit code for it.
-func (f *perfFlags) verdict(stderr io.Writer, r *perf.Result, err error) error {
+func (f *perfFlags) verdict(stderr io.Writer, r *perf.Result, err error, allowed float64) error {
 	failed, total := failures(r)
 	switch {
 	case errors.Is(err, perf.ErrNoAnswers):
@@ -139,14 +162,22 @@ func (f *perfFlags) verdict(stderr io.Writer, r *perf.Result, err error) error {
 	case r.Cut != "":
 		fmt.Fprintf(stderr, "The run was %s; the report is of what was measured until then.\n", r.Cut)
 		return &exitError{perfInterrupted}
-	case float64(failed) > f.maxErrors.share*float64(total):
+	case float64(failed) > allowed*float64(total):
 		fmt.Fprintf(stderr, "error: %d of %d requests failed; --max-error-rate says how many may.\n", failed, total)
 		return &exitError{perfFailed}
-	case len(r.Levels) == 1 && !r.Plan.Ranged && !r.Levels[0].Stable && !r.Levels[0].OverLimit && !f.allowUnstable:
+	case !r.GoalsMet():
+		fmt.Fprint(stderr, "error: not every goal of --slo was reached.\n")
+		return &exitError{perfMissed}
+	case anyUnstable(r) && !f.allowUnstable:
 		fmt.Fprint(stderr, "Failed to obtain stable measurement.\n\n")
 		return &exitError{perfUnstable}
 	}
 	return nil
+}
+
+// anyUnstable says whether a level that is reported did not become stable.
+func anyUnstable(r *perf.Result) bool {
+	return slices.ContainsFunc(r.Reported(), func(l *perf.Level) bool { return !l.Stable })
 }
 
 // failures counts over all windows of a run.
@@ -188,7 +219,8 @@ func (f *perfFlags) write(cmd *cobra.Command, session *perf.Session, r *perf.Res
 	return errors.Join(
 		writeFile(f.csv, csv),
 		writeFile(f.export, export),
-		writeFile(noDash(f.json), result))
+		writeFile(noDash(f.json), result),
+		f.writeHDR(r))
 }
 
 func noDash(path string) string {

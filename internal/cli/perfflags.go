@@ -66,6 +66,8 @@ type perfFlags struct {
 	json       string
 	serverPID  int
 
+	perfStats
+
 	metrics         bool
 	metricsURL      string
 	metricsInterval int
@@ -115,9 +117,11 @@ func (f *perfFlags) add(cmd *cobra.Command) {
 	g.note("warmup-request-count")
 	g.set.Int64Var(&f.requestCount, "request-count", 0, "send exactly so many `requests` rather than measure in windows; single level only")
 	g.note("request-count")
-	g.set.Var(&f.maxErrors, "max-error-rate", "`percent` of requests that may fail before the exit code is 99")
+	f.maxErrors.share = 0.01
+	g.set.Var(&f.maxErrors, "max-error-rate", "`percent` of requests that may fail: more end the run. When the flag is given, fewer leave the exit code alone; otherwise any failure makes it 99")
 	g.note("max-error-rate")
-	g.toggle(&f.allowUnstable, "allow-unstable", "exit 0 although the level did not become stable")
+	g.toggle(&f.allowUnstable, "allow-unstable", "exit 0 although a level did not become stable")
+	f.perfStats.add(g)
 
 	f.addData(cmd)
 	f.addOutput(cmd)

@@ -29,6 +29,7 @@ func (f *perfFlags) settings(cmd *cobra.Command) (*perf.Settings, error) {
 	b.load(s)
 	b.plan(s)
 	b.data(s)
+	b.stats(s)
 	b.metrics(s)
 	return s, errors.Join(b.errs...)
 }

@@ -2,12 +2,14 @@ package perf
 
 import (
 	"fmt"
+	"math"
 	"time"
 )
 
 // A health says whether it makes sense to go on with a level.
 type health struct {
-	why string // it does not
+	limit float64 // the share of requests that may fail
+	why   string  // it does not
 
 	answered    int64
 	failed      int64
@@ -48,7 +50,16 @@ func (h *health) tick(now time.Duration, answered int64) {
 		h.why = fmt.Sprintf("the first %d requests all failed: %s", h.failed, h.cause)
 	case h.answered > 0 && h.silentFails >= hopeless && now-h.silentSince >= deadAfter:
 		h.why = fmt.Sprintf("the server stopped answering after %d requests: %s", h.answered, h.cause)
-	case h.failed >= 2*hopeless && h.failed > h.answered:
-		h.why = fmt.Sprintf("%d of %d requests failed: %s", h.failed, h.failed+h.answered, h.cause)
+	case h.failed >= hopeless && atLeast(h.failed, h.failed+h.answered) > h.limit:
+		h.why = fmt.Sprintf("%d of %d requests failed, more than the %s that --max-error-rate allows: %s", h.failed, h.failed+h.answered, percent(h.limit), h.cause)
 	}
+}
+
+// atLeast returns the share of failures that these counts leave no doubt of:
+// Wilson's lower bound, five deviations away. A server whose share is just the
+// limit is looked at a thousand times and should not be given up by chance.
+func atLeast(failed, total int64) float64 {
+	const z = 5
+	n, share := float64(total), float64(failed)/float64(total)
+	return (share + z*z/(2*n) - z*math.Sqrt(share*(1-share)/n+z*z/(4*n*n))) / (1 + z*z/n)
 }

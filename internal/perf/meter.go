@@ -45,7 +45,7 @@ type edge struct {
 }
 
 func newMeter(ctx context.Context, s *Session, c *crew, l Load, observe func(Progress)) (*meter, error) {
-	m := &meter{session: s, crew: c, load: l, observe: observe, tick: &load.Histogram{}}
+	m := &meter{session: s, crew: c, load: l, observe: observe, tick: &load.Histogram{}, health: health{limit: s.settings.Plan.MaxErrors}}
 	var err error
 	m.last, err = m.edge(ctx)
 	m.origin, m.cut = m.last.at, m.last.at

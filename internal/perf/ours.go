@@ -31,6 +31,7 @@ func (r *Report) ours(l *Level, w *Window, line func(string, ...any)) {
 		line("| CPU: %s", r.cpu(w))
 	}
 	r.errors(w, line)
+	r.goals(l, line)
 	for _, text := range l.Warnings {
 		line("| warning: %s", text)
 	}

@@ -77,6 +77,8 @@ type Plan struct {
 	Ranged bool `json:"ranged,omitempty"`
 	// MaxOutstanding bounds the requests in flight of an open loop.
 	MaxOutstanding int `json:"max_outstanding,omitempty"`
+	// MaxErrors is the share of requests that may fail before the run is given up.
+	MaxErrors float64 `json:"max_error_rate"`
 	// LatencyClock is "schedule" or "send": where the latency of an open loop
 	// begins.
 	LatencyClock string `json:"latency_clock,omitempty"`
@@ -116,6 +118,8 @@ type Level struct {
 	// Spread is how far the windows that count are from each other: highest by
 	// lowest, less one.
 	Spread Spread `json:"spread"`
+	// Goals says which of the goals were reached.
+	Goals []GoalResult `json:"slo,omitempty"`
 	// Figures are the merged windows' throughput and latencies with intervals.
 	Figures []Figure `json:"figures,omitempty"`
 	// Timeline has a tick for each tenth of a second of the whole level.

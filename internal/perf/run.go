@@ -232,6 +232,7 @@ func (s *Session) finish(l *Level, m *meter) {
 		windows = windows[:n-1] // a window that was cut before its first answer
 	}
 	l.Merged = merge(counted(windows))
+	l.Goals = checkGoals(s.settings.Goals, l.Merged)
 	l.Figures = figuresOf(&s.settings.Plan, l.Merged)
 	l.Spread = judge(&s.settings.Plan, windows).spread
 	if s.settings.Export {

@@ -131,6 +131,9 @@ func measured(t *testing.T, s Settings, server *fakeServer, o *logbook) (*Result
 		s.Plan.Stability = 0.1
 	}
 	s.Plan.BatchSize = 2
+	if s.Plan.MaxErrors == 0 {
+		s.Plan.MaxErrors = 0.01
+	}
 	if s.Plan.MaxOutstanding == 0 {
 		s.Plan.MaxOutstanding = 512
 	}

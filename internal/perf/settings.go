@@ -62,6 +62,9 @@ type Settings struct {
 	InFormat  client.Format
 	OutFormat client.Format
 
+	// Goals are what each level is to reach.
+	Goals []Goal
+
 	// ServerPID is the server's process; 0 looks for one that listens here.
 	ServerPID int
 	// Export keeps every request and answer for WriteExport.

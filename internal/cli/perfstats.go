@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"shoal/internal/perf"
+)
+
+// perfStats are perf's flags about what the figures are held against.
+type perfStats struct {
+	slo     string
+	compare string
+	hdr     string
+}
+
+func (f *perfStats) add(g *flagGroup) {
+	g.text(&f.slo, "slo", "", "`goals` of each level, such as 'p99<10ms,error<0.1%,throughput>500' (p50 to p99.99, mean, max; rate is requests a second); the exit code is 4 when one is missed")
+	g.text(&f.compare, "compare", "", "compare with the result in this `file`, or several with commas, as shoal perf diff does")
+	g.text(&f.hdr, "hdr-file", "", "write the latency spectrum to this `file` as HdrHistogram's tools do; of several levels each gets its own")
+}
+
+// stats turns the flags into what perf understands.
+func (b *perfBuilder) stats(s *perf.Settings) {
+	f := b.flags
+	s.Plan.MaxErrors = f.maxErrors.share
+	if f.slo == "" {
+		return
+	}
+	var err error
+	s.Goals, err = perf.ParseGoals(f.slo)
+	if err != nil {
+		b.add(fmt.Errorf("--slo: %w", err))
+	}
+}
+
+// allowed returns the share of requests that may fail without the exit code
+// telling.
+func (f *perfFlags) allowed(s *perf.Settings, given bool) float64 {
+	if given {
+		return f.maxErrors.share
+	}
+	share, _ := perf.Allowance(s.Goals)
+	return share
+}
+
+// compareWith prints how the result differs from an earlier one.
+func (f *perfStats) compareWith(out io.Writer, before perf.Side, r *perf.Result) error {
+	if f.compare == "" || len(r.Reported()) == 0 {
+		return nil
+	}
+	c, err := perf.Compare(before, perf.Side{Names: []string{"this run"}, Results: []*perf.Result{r}}, defaultLeast/100.)
+	if err != nil {
+		return fmt.Errorf("--compare: %w", err)
+	}
+	var text strings.Builder
+	if err := c.Write(&text); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "| compared with %s\n", f.compare)
+	for line := range strings.Lines(text.String()) {
+		fmt.Fprint(out, "| ", line)
+	}
+	return nil
+}
+
+// before reads what the run is to be compared with, ahead of it.
+func (f *perfStats) before() (perf.Side, error) {
+	if f.compare == "" {
+		return perf.Side{}, nil
+	}
+	side, err := readSide(f.compare)
+	if err != nil {
+		return side, fmt.Errorf("--compare: %w", err)
+	}
+	return side, nil
+}
+
+// writeHDR writes a spectrum for each level.
+func (f *perfStats) writeHDR(r *perf.Result) error {
+	var errs []error
+	levels := r.Reported()
+	for _, l := range levels {
+		path := f.hdr
+		if len(levels) > 1 {
+			path = levelFile(path, l.Load)
+		}
+		errs = append(errs, writeFile(path, func(w io.Writer) error { return perf.WriteHDR(w, l.Merged.Latency) }))
+	}
+	return errors.Join(errs...)
+}
+
+// levelFile puts the level into the name of a file, before its ending.
+func levelFile(path string, l perf.Load) string {
+	if path == "" {
+		return ""
+	}
+	ending := filepath.Ext(path)
+	return strings.TrimSuffix(path, ending) + "." + l.Mode + "-" + strconv.FormatFloat(l.Value, 'g', 6, 64) + ending
+}
