@@ -3,7 +3,6 @@ package worker
 import (
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"runtime"
 	"strconv"
@@ -22,7 +21,7 @@ const drainTime = 200 * time.Millisecond
 type Process struct {
 	cmd      Command
 	pid      int
-	lifeline *os.File // our end; closing it kills the child's group
+	lifeline lifeline
 	output   *output
 	oom      oomCounter
 	done     chan struct{} // closed when exit is set and all is given back
@@ -64,30 +63,29 @@ func (p *Process) live(started chan<- error) {
 
 // begin starts the child with its pipes and ties its life to the lifeline.
 func (p *Process) begin() (*exec.Cmd, error) {
+	line, err := newLifeline()
+	if err != nil {
+		return nil, err
+	}
+	out, err := newOutput(p.cmd)
+	if err != nil {
+		line.close()
+		return nil, err
+	}
 	c := exec.Command(p.cmd.Path, p.cmd.Args...)
 	c.Dir = p.cmd.Dir
 	c.SysProcAttr = processAttributes()
-	read, write, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	defer read.Close()
 	c.Env = append(p.cmd.Env[:len(p.cmd.Env):len(p.cmd.Env)], LifelineEnv+"="+strconv.Itoa(3+len(p.cmd.Files)))
-	c.ExtraFiles = append(p.cmd.Files[:len(p.cmd.Files):len(p.cmd.Files)], read)
-	out, err := newOutput(p.cmd)
-	if err != nil {
-		write.Close()
-		return nil, err
-	}
+	c.ExtraFiles = append(p.cmd.Files[:len(p.cmd.Files):len(p.cmd.Files)], line.read)
 	c.Stdout, c.Stderr = out.childStdout, out.childStderr
 	err = c.Start()
 	out.started(err == nil)
 	if err != nil {
-		write.Close()
+		line.close()
 		return nil, err
 	}
-	p.pid, p.output, p.lifeline = c.Process.Pid, out, write
-	killGroupOnHangup(read, p.pid)
+	p.pid, p.output, p.lifeline = c.Process.Pid, out, line
+	line.tie(p.pid)
 	return c, nil
 }
 
@@ -98,7 +96,7 @@ func (p *Process) end(c *exec.Cmd) {
 	_ = c.Wait() // the state says more than the error
 	p.reaped = true
 	p.mu.Unlock()
-	p.lifeline.Close()
+	p.lifeline.close()
 	p.output.drain(drainTime)
 
 	exit := describe(c.ProcessState)

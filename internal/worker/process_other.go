@@ -4,7 +4,6 @@ package worker
 
 import (
 	"errors"
-	"os"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -14,7 +13,8 @@ import (
 // the parent's life; elsewhere the child has to watch its lifeline.
 func processAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-func killGroupOnHangup(*os.File, int) {}
+// tie does nothing here: the child reads the end-of-file, and has to act on it.
+func (l lifeline) tie(int) {}
 
 // awaitExit returns when the child has ended, and leaves it to be reaped.
 func awaitExit(pid int) {

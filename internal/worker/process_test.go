@@ -50,6 +50,21 @@ func start(t *testing.T, cmd Command) *Process {
 	return p
 }
 
+// eventually polls until cond holds, for at most limit.
+func eventually(t *testing.T, limit time.Duration, what string, cond func() bool) {
+	t.Helper()
+	deadline := time.After(limit)
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !cond() {
+		select {
+		case <-deadline:
+			t.Fatalf("got none of %s after %v", what, limit)
+		case <-tick.C:
+		}
+	}
+}
+
 // exitOf waits for the end of a child.
 func exitOf(t *testing.T, p *Process) *Exit {
 	t.Helper()

@@ -56,10 +56,10 @@ const (
 	Broken                     // it may not come back; Acquire fails at once
 )
 
-// A Supervisor keeps one worker alive. At any time at most one goroutine may
-// hold the worker, between Acquire and Release.
+// A Supervisor keeps one worker alive and gives it to one goroutine at a time.
 type Supervisor[W Worker] struct {
 	cfg    Config[W]
+	log    *slog.Logger
 	ctx    context.Context // ends when the supervisor is closed
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // starts, and the watchers of workers
@@ -77,7 +77,7 @@ type Supervisor[W Worker] struct {
 // Supervise starts a worker and returns when it is ready, or why its start failed.
 // The end of ctx gives the first start up. The caller must Close what it returns.
 func Supervise[W Worker](ctx context.Context, cfg Config[W]) (*Supervisor[W], error) {
-	s := &Supervisor[W]{cfg: cfg}
+	s := &Supervisor[W]{cfg: cfg, log: cfg.Log.With("model", cfg.Model, "instance", cfg.Name)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.change.L = &s.mu
 	defer context.AfterFunc(ctx, s.cancel)()
@@ -187,20 +187,19 @@ func (s *Supervisor[W]) tick() {
 
 // logLocked tells the operator of what is not a batch's daily coming and going.
 func (s *Supervisor[W]) logLocked(e Event) {
-	log := s.cfg.Log.With("model", s.cfg.Model, "instance", s.cfg.Name)
 	m := &s.machine
 	switch e {
 	case Started:
 		if m.Restarts > 0 {
-			log.Info("worker is back", "restarts", m.Restarts)
+			s.log.Info("worker is back", "restarts", m.Restarts)
 		}
 	case StartFailed:
 		if m.State == Backoff {
-			log.Error("worker could not be started again", "err", s.last, "next_start_in", time.Until(m.Resume))
+			s.log.Error("worker could not be started again", "err", s.last, "next_start_in", time.Until(m.Resume))
 		}
 	case Died:
 		if m.State != Closed {
-			log.Error("worker died and is started again", "err", s.last, "in", max(0, time.Until(m.Resume)), "deaths_in_a_row", m.Deaths)
+			s.log.Error("worker died and is started again", "err", s.last, "in", max(0, time.Until(m.Resume)), "deaths_in_a_row", m.Deaths)
 		}
 	}
 }
@@ -228,12 +227,12 @@ func (s *Supervisor[W]) availabilityLocked() Availability {
 }
 
 // Acquire returns the worker for one batch, which must be given back with
-// Release. It waits while the worker is being started again, and fails when it
-// keeps dying or could not be started.
+// Release or Lost. It waits while somebody else has the worker or it is being
+// started again, and fails when it keeps dying or could not be started.
 func (s *Supervisor[W]) Acquire() (W, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.availabilityLocked() == Down {
+	for s.machine.State == Running || s.availabilityLocked() == Down {
 		s.change.Wait()
 	}
 	if s.machine.State != Ready {

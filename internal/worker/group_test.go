@@ -1,0 +1,46 @@
+package worker
+
+import "testing"
+
+// offers keeps what a member's watcher was told last.
+func offers(m *Member) *bool {
+	offered := true
+	m.Watch(func(available bool) { offered = available })
+	return &offered
+}
+
+func TestGroupKeepsWorkFromThoseWhoCannotServe(t *testing.T) {
+	g := new(Group)
+	a, b := g.Join(), g.Join()
+	onA, onB := offers(a), offers(b)
+	for i, c := range []struct {
+		name   string
+		do     func()
+		a, b   bool
+		broken bool
+	}{
+		{"both are up", func() {}, true, true, false},
+		{"one is down", func() { a.Set(Down) }, false, true, false},
+		{"both are down and will be back", func() { b.Set(Down) }, false, false, false},
+		{"one is broken, the other will be back", func() { a.Set(Broken) }, false, false, false},
+		{"both are broken: requests are told at once", func() { b.Set(Broken) }, true, true, true},
+		{"one is back: the broken one must not draw requests", func() { b.Set(Up) }, false, true, false},
+		{"the one that is up leaves", func() { b.Leave() }, true, true, true},
+		{"the last one is back", func() { a.Set(Up) }, true, true, false},
+	} {
+		c.do()
+		if *onA != c.a || *onB != c.b || g.Broken() != c.broken {
+			t.Errorf("step %d, %s: got %v %v broken %v, want %v %v broken %v", i, c.name, *onA, *onB, g.Broken(), c.a, c.b, c.broken)
+		}
+	}
+}
+
+func TestWatchTellsOfAWorkerThatIsAlreadyDown(t *testing.T) {
+	g := new(Group)
+	a := g.Join()
+	g.Join()
+	a.Set(Down)
+	if on := offers(a); *on {
+		t.Error("got available, want the watcher told that it is not")
+	}
+}

@@ -1,0 +1,355 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"shoal/internal/status"
+)
+
+// A fake is a process that exists only in the test.
+type fake struct {
+	done chan struct{}
+	once sync.Once
+
+	mu  sync.Mutex // protects err
+	err error
+}
+
+func (f *fake) Done() <-chan struct{} { return f.done }
+
+func (f *fake) Err() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.err
+}
+
+func (f *fake) Kill(why error) {
+	f.die(&Exit{Model: "m", Name: "m_0_0", Signal: syscall.SIGKILL, Why: why})
+}
+func (f *fake) Stop() { f.Kill(errors.New("the server stopped it")) }
+
+// die ends the fake as a signal from outside would.
+func (f *fake) die(exit *Exit) {
+	f.once.Do(func() {
+		f.mu.Lock()
+		f.err = exit
+		f.mu.Unlock()
+		close(f.done)
+	})
+}
+
+func (f *fake) segfault() {
+	f.die(&Exit{Model: "m", Name: "m_0_0", Signal: syscall.SIGSEGV, Stderr: []string{"ouch"}})
+}
+
+// A nursery starts fakes that need loadTime to load, as many as it likes.
+type nursery struct {
+	loadTime time.Duration
+
+	mu     sync.Mutex // protects the fields below
+	fail   error      // what starts end with, if not nil
+	starts []time.Duration
+	begin  time.Time
+	states []Availability
+}
+
+func (n *nursery) start(ctx context.Context) (*fake, error) {
+	n.mu.Lock()
+	n.starts = append(n.starts, time.Since(n.begin))
+	fail := n.fail
+	n.mu.Unlock()
+	select {
+	case <-time.After(n.loadTime):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if fail != nil {
+		return nil, fail
+	}
+	return &fake{done: make(chan struct{})}, nil
+}
+
+func (n *nursery) setFail(err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.fail = err
+}
+
+func (n *nursery) changed(a Availability) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.states = append(n.states, a)
+}
+
+func (n *nursery) config() Config[*fake] {
+	n.begin = time.Now()
+	return Config[*fake]{Model: "m", Name: "m_0_0", Log: slog.New(slog.DiscardHandler), Start: n.start, Limits: limits, Changed: n.changed}
+}
+
+// supervise starts a supervisor over the nursery and returns it with its first worker.
+func supervise(t *testing.T, n *nursery) *Supervisor[*fake] {
+	t.Helper()
+	s, err := Supervise(t.Context(), n.config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// acquire returns the worker and how long that took.
+func acquire(t *testing.T, s *Supervisor[*fake]) (*fake, time.Duration) {
+	t.Helper()
+	begin := time.Now()
+	w, err := s.Acquire()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w, time.Since(begin)
+}
+
+func wantPublic(t *testing.T, err error, code status.Code, parts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatalf("got no error, want one with code %v", code)
+	}
+	if got := status.CodeOf(err); got != code {
+		t.Errorf("got code %v, want %v (%v)", got, code, err)
+	}
+	for _, p := range parts {
+		if got := status.Public(err); !strings.Contains(got, p) {
+			t.Errorf("got public text %q, want %q in it", got, p)
+		}
+	}
+}
+
+func TestSuperviseReturnsTheFirstStartsError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &nursery{loadTime: 300 * ms, fail: errors.New("Traceback: no module named torch")}
+		s, err := Supervise(t.Context(), n.config())
+		if s != nil || err == nil || !strings.Contains(err.Error(), "no module named torch") {
+			t.Errorf("got %v, want the start's error", err)
+		}
+		if got := time.Since(n.begin); got != 300*ms {
+			t.Errorf("took %v, want exactly 300ms", got)
+		}
+	})
+}
+
+func TestSuperviseGivesUpAStartThatTakesTooLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &nursery{loadTime: time.Hour}
+		cfg := n.config()
+		cfg.Limits.Start = 2 * time.Second
+		_, err := Supervise(t.Context(), cfg)
+		if err == nil || !strings.Contains(err.Error(), "longer than 2s to start") {
+			t.Errorf("got %v, want an error with the limit", err)
+		}
+		if got := time.Since(n.begin); got != 2*time.Second {
+			t.Errorf("took %v, want exactly 2s", got)
+		}
+	})
+}
+
+func TestWorkerThatDiesIsBackAfterItsLoadTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &nursery{loadTime: 300 * ms}
+		s := supervise(t, n)
+		defer s.Close()
+		w, _ := acquire(t, s)
+		time.AfterFunc(40*ms, w.segfault)
+		<-w.Done()
+		err := s.Lost(w, nil)
+		wantPublic(t, err, status.Internal, `model "m"`, "worker m_0_0", "killed by signal 11 (SIGSEGV)", "ouch")
+		if got := time.Since(n.begin); got != 340*ms {
+			t.Errorf("told after %v, want exactly 340ms", got)
+		}
+		next, wait := acquire(t, s)
+		if next == w || wait != 300*ms {
+			t.Errorf("got the next worker after %v, want a new one after exactly 300ms", wait)
+		}
+		s.Release(next)
+		if got := s.Status(); got != (Status{State: Ready, Restarts: 1}) {
+			t.Errorf("got %+v, want ready after one restart", got)
+		}
+		if want := []Availability{Down, Up}; fmt.Sprint(n.states) != fmt.Sprint(want) {
+			t.Errorf("got changes %v, want %v", n.states, want)
+		}
+	})
+}
+
+func TestWorkerThatDiesWhileIdleIsReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &nursery{loadTime: 300 * ms}
+		s := supervise(t, n)
+		defer s.Close()
+		s.current.segfault()
+		synctest.Wait()
+		if _, wait := acquire(t, s); wait != 300*ms {
+			t.Errorf("waited %v, want exactly 300ms", wait)
+		}
+	})
+}
+
+func TestBatchThatTakesTooLongIsKilled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &nursery{}
+		s := supervise(t, n)
+		defer s.Close()
+		for range 3 { // the timer of an earlier batch must not hit a later one
+			w, _ := acquire(t, s)
+			time.Sleep(400 * ms)
+			s.Release(w)
+		}
+		begin := time.Now()
+		w, _ := acquire(t, s)
+		<-w.Done()
+		if got := time.Since(begin); got != 500*ms {
+			t.Errorf("killed after %v, want exactly 500ms", got)
+		}
+		wantPublic(t, s.Lost(w, nil), status.DeadlineExceeded, `model "m"`, "worker m_0_0", "longer than the execution timeout of 500ms")
+	})
+}
+
+func TestWorkerThatBreaksItsLinkIsKilled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &nursery{}
+		s := supervise(t, n)
+		defer s.Close()
+		w, _ := acquire(t, s)
+		err := s.Lost(w, errors.New("it closed its control pipe"))
+		wantPublic(t, err, status.Internal, `model "m"`, "worker m_0_0", "it closed its control pipe")
+		if next, _ := acquire(t, s); next == w {
+			t.Error("got the same worker again, want a new one")
+		}
+	})
+}
+
+func TestRestartsPauseLongerEachTimeAndTellRequestsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &nursery{}
+		s := supervise(t, n)
+		defer s.Close()
+		for range 3 { // restarts after 0, 100 and 200 ms: requests wait for those
+			w, _ := acquire(t, s)
+			w.segfault()
+			_ = s.Lost(w, nil)
+		}
+		w, wait := acquire(t, s)
+		if wait != 200*ms {
+			t.Errorf("waited %v, want exactly 200ms", wait)
+		}
+		w.segfault()
+		_ = s.Lost(w, nil)
+		begin := time.Now()
+		_, err := s.Acquire()
+		wantPublic(t, err, status.Unavailable, "4 times in a row", "killed by signal 11 (SIGSEGV)", "ouch", "next start in 400ms")
+		if got := time.Since(begin); got != 0 {
+			t.Errorf("told after %v, want at once", got)
+		}
+		time.Sleep(400 * ms)
+		synctest.Wait()
+		w, wait = acquire(t, s)
+		if wait != 0 {
+			t.Errorf("waited %v, want a worker that is back", wait)
+		}
+		s.Release(w)
+		if got, want := fmt.Sprint(n.starts), "[0s 0s 100ms 300ms 700ms]"; got != want {
+			t.Errorf("got starts at %v, want %v", got, want)
+		}
+	})
+}
+
+func TestWorkerThatCannotBeStartedAgainIsRetried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &nursery{}
+		s := supervise(t, n)
+		defer s.Close()
+		n.setFail(&Exit{Model: "m", Name: "m_0_0", Code: 1, Stderr: []string{"ImportError: gone"}})
+		s.current.segfault()
+		synctest.Wait()
+		_, err := s.Acquire()
+		wantPublic(t, err, status.Unavailable, "2 times in a row", "ended with exit code 1", "ImportError: gone", "next start in 100ms")
+		n.setFail(nil)
+		time.Sleep(100 * ms)
+		synctest.Wait()
+		w, _ := acquire(t, s)
+		s.Release(w)
+		if want := []Availability{Down, Broken, Up}; fmt.Sprint(n.states) != fmt.Sprint(want) {
+			t.Errorf("got changes %v, want %v", n.states, want)
+		}
+	})
+}
+
+func TestCloseEndsWorkersInEveryState(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		prepare func(t *testing.T, n *nursery, s *Supervisor[*fake])
+	}{
+		{"ready", func(*testing.T, *nursery, *Supervisor[*fake]) {}},
+		{"starting", func(_ *testing.T, _ *nursery, s *Supervisor[*fake]) { s.current.segfault() }},
+		{"pausing", func(_ *testing.T, n *nursery, s *Supervisor[*fake]) {
+			n.setFail(errors.New("no"))
+			s.current.segfault()
+			time.Sleep(n.loadTime)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := &nursery{loadTime: 300 * ms}
+				s := supervise(t, n)
+				c.prepare(t, n, s)
+				synctest.Wait()
+				begin := time.Now()
+				s.Close()
+				if got := time.Since(begin); got != 0 {
+					t.Errorf("took %v, want at once", got)
+				}
+				starts := len(n.starts)
+				time.Sleep(time.Hour)
+				if got := len(n.starts); got != starts {
+					t.Errorf("got %d starts after close, want none", got-starts)
+				}
+				_, err := s.Acquire()
+				wantPublic(t, err, status.Unavailable, "being stopped")
+			})
+		})
+	}
+}
+
+func TestCloseWakesThoseWhoWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &nursery{loadTime: time.Hour}
+		s := supervise(t, n)
+		s.current.segfault()
+		synctest.Wait()
+		got := make(chan error)
+		go func() {
+			_, err := s.Acquire()
+			got <- err
+		}()
+		synctest.Wait()
+		s.Close()
+		wantPublic(t, <-got, status.Unavailable, "being stopped")
+	})
+}
+
+func TestBatchCostsNoAllocation(t *testing.T) {
+	n := &nursery{}
+	s := supervise(t, n)
+	defer s.Close()
+	if got := testing.AllocsPerRun(1000, func() {
+		w, _ := s.Acquire()
+		s.Release(w)
+	}); got != 0 {
+		t.Errorf("got %v allocations for each batch, want 0", got)
+	}
+}
