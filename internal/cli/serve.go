@@ -18,6 +18,7 @@ import (
 	"shoal/internal/backend/onnx/library"
 	"shoal/internal/demo"
 	"shoal/internal/engine"
+	"shoal/internal/shm"
 )
 
 func newServe(def serveDefaults) *cobra.Command {
@@ -74,8 +75,14 @@ func serve(f *serveFlags, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	var memory *shm.Registry
+	if f.clientMemory {
+		memory = shm.NewRegistry(f.maxRegions)
+		defer memory.Close()
+	}
 	e := engine.New(engine.Options{
-		Name: f.id, Version: Version, Repositories: f.repositories, Backends: backends,
+		SharedMemory: memory,
+		Name:         f.id, Version: Version, Repositories: f.repositories, Backends: backends,
 		ConfigName: f.configName, NoAutoComplete: f.noAutoComplete || f.strictConfig,
 		AllOrNothing: f.exitOnError, LooseReadiness: !f.strictReady, Limiter: limiter, HoldBatches: hold, LoadThreads: f.loadThreads,
 		ComputeTimes: f.metrics.settings.Summaries, Log: log,

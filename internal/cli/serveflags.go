@@ -30,6 +30,8 @@ type serveFlags struct {
 	strictConfig   bool
 	strictReady    bool
 	exitOnError    bool
+	clientMemory   bool
+	maxRegions     int
 	loadThreads    int
 	backendConfig  []string
 	library        string
@@ -114,6 +116,9 @@ func (f *serveFlags) add(cmd *cobra.Command, def serveDefaults) {
 	g.text(&f.library, "onnxruntime-library", "", "`path` of ONNX Runtime's library; `shoal runtime list` shows what is found without")
 	g.text(&f.rateLimit, "rate-limit", "off", "execution_count: hold instances back by the resources that their rate_limiter names; off: let all run")
 	g.texts(&f.rateResources, "rate-limit-resource", "`amount` of a resource: name:count[:device]; without a device, of a global one or on every device")
+	g = group(cmd, "Shared memory")
+	g.truth(&f.clientMemory, "allow-client-shm", false, "let clients of this machine pass tensors in shared memory of theirs")
+	g.number(&f.maxRegions, "client-shm-max-regions", 4096, "`regions` of shared memory that clients may register; each holds a file open")
 	f.http.add(group(cmd, "HTTP"))
 	f.grpc.add(group(cmd, "gRPC"))
 	f.metrics.add(group(cmd, "Metrics"))

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/binary"
+	"math"
 	"slices"
 	"strings"
 
@@ -206,16 +207,41 @@ func checkContent(sig *model.Signature, r *infer.Request, in *infer.Input) error
 		}
 	}
 	if in.Type == tensor.Bytes {
+		if err := read(r, in); err != nil {
+			return err
+		}
 		return checkStrings(sig, r, in, elements)
 	}
 	size := int64(in.Type.Size())
 	if elements > (1<<63-1)/size {
 		return invalid(r, "byte size overflow for input '%s': element count (%d) * data type size (%d) exceeds maximum allowed size (9223372036854775807)", in.Name, elements, size)
 	}
-	if got := in.Data.Size(); int64(got) != elements*size {
+	got := uint64(in.Data.Size())
+	if in.From != nil {
+		got = in.From.Size()
+	}
+	if got != uint64(elements*size) {
 		return invalid(r, "input byte size mismatch for input '%s' for model '%s'. Expected %d, got %d", in.Name, sig.Name, elements*size, got)
 	}
-	return nil
+	return read(r, in)
+}
+
+// maxSource is the most bytes of an input that lies outside its request, as much
+// as one inside may have.
+const maxSource = math.MaxInt32
+
+// read takes the content of an input from where it lies outside the request. What
+// was read cannot change any more.
+func read(r *infer.Request, in *infer.Input) error {
+	if in.From == nil {
+		return nil
+	}
+	n := in.From.Size()
+	if n > maxSource {
+		return invalid(r, "input '%s' has %d bytes, more than the maximum of %d", in.Name, n, int64(maxSource))
+	}
+	in.Data = infer.Data{First: r.Grow(int(n))}
+	return in.From.Read(in.Data.First)
 }
 
 // checkStrings counts the elements of a Bytes tensor. The last may run past the

@@ -14,6 +14,7 @@ import (
 	"shoal/internal/infer"
 	"shoal/internal/repository"
 	"shoal/internal/sched"
+	"shoal/internal/shm"
 	"shoal/internal/status"
 )
 
@@ -44,6 +45,9 @@ type Options struct {
 	// ComputeTimes keeps how the times of an execution's parts are spread;
 	// without, only their sums are known.
 	ComputeTimes bool
+
+	// SharedMemory knows the memory that clients lend; nil when they may not.
+	SharedMemory *shm.Registry
 
 	Log *slog.Logger
 }
@@ -254,8 +258,16 @@ func (e *Engine) ServerVersion() string { return e.opt.Version }
 
 // Extensions returns the protocol's extensions that are really served.
 func (e *Engine) Extensions() []string {
-	return []string{"classification", "model_repository", "model_configuration", "binary_tensor_data", "parameters", "statistics"}
+	list := []string{"classification", "model_repository", "model_configuration"}
+	if e.opt.SharedMemory != nil {
+		list = append(list, "system_shared_memory")
+	}
+	return append(list, "binary_tensor_data", "parameters", "statistics")
 }
+
+// SharedMemory returns the memory that clients lend; nil, which refuses all, when
+// they may not.
+func (e *Engine) SharedMemory() *shm.Registry { return e.opt.SharedMemory }
 
 // Stop makes the server neither live nor ready and refuses new requests. Those
 // in flight go on; none waits for company any more.

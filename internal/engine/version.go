@@ -88,6 +88,12 @@ func (v *Version) finish(r *infer.Request) error {
 					return err
 				}
 			}
+			if w.To != nil {
+				if err := w.To.Write(out.Name, out.Data); err != nil {
+					return err
+				}
+				out.Data, out.Placed = nil, true
+			}
 			break
 		}
 	}

@@ -48,6 +48,7 @@ type Request struct {
 	Response Response
 
 	hold  Releaser
+	kept  []Releaser
 	dims  []int64 // the memory behind shapes made by Dims
 	bytes []byte  // the memory behind data made by Grow
 }
@@ -65,6 +66,9 @@ type Input struct {
 	Type  tensor.Type
 	Shape tensor.Shape
 	Data  Data
+	// From, when it is set, has the content instead of Data; the engine reads
+	// it once it knows that the size is right.
+	From Source
 	// Index is the tensor's place among the model's inputs. The engine sets it
 	// and orders Inputs by it.
 	Index int
@@ -78,6 +82,20 @@ type Wanted struct {
 	Classes int64
 	// Binary asks an HTTP front for bytes rather than JSON.
 	Binary bool
+	// To, when it is set, gets the content instead of the answer.
+	To Sink
+}
+
+// A Source is memory outside the request that has the content of an input.
+type Source interface {
+	Size() uint64
+	// Read fills b, which has that size.
+	Read(b []byte) error
+}
+
+// A Sink is memory outside the request that takes the content of an output.
+type Sink interface {
+	Write(output string, b []byte) error
 }
 
 // A Releaser takes back something that was lent until the call.
@@ -100,6 +118,9 @@ func (r *Request) Hold(h Releaser) {
 	r.hold = h
 }
 
+// Keep lends h to the request until Release, besides what Hold lends.
+func (r *Request) Keep(h Releaser) { r.kept = append(r.kept, h) }
+
 // Release gives back the response's memory, what the request holds and the
 // request itself, which the caller must not touch again.
 func (r *Request) Release() {
@@ -107,6 +128,10 @@ func (r *Request) Release() {
 	if r.hold != nil {
 		r.hold.Release()
 	}
+	for _, h := range r.kept {
+		h.Release()
+	}
+	clear(r.kept)
 	clear(r.Params)
 	clear(r.Inputs)
 	clear(r.Outputs)
@@ -115,13 +140,14 @@ func (r *Request) Release() {
 		Inputs:   r.Inputs[:0],
 		Outputs:  r.Outputs[:0],
 		Response: r.Response.emptied(),
+		kept:     r.kept[:0],
 		dims:     r.dims[:0],
 		bytes:    r.bytes[:0],
 	}
 	if cap(r.bytes) > maxKeptBytes {
 		r.bytes = nil
 	}
-	if cap(r.dims) > maxKeptDims || cap(r.Inputs) > maxKeptTensors || cap(r.Outputs) > maxKeptTensors {
+	if cap(r.dims) > maxKeptDims || cap(r.Inputs) > maxKeptTensors || cap(r.Outputs) > maxKeptTensors || cap(r.kept) > maxKeptTensors {
 		return // an unusually large one is left to the garbage collector
 	}
 	requests.Put(r)

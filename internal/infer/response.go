@@ -23,6 +23,9 @@ type Output struct {
 	Index int
 	// Binary is copied from the request's Wanted.
 	Binary bool
+	// Placed says that the content went where the client wanted it; Data is
+	// empty.
+	Placed bool
 }
 
 // Own makes o the lender of the outputs' memory, to be released with the

@@ -105,7 +105,7 @@ func (s *Server) fill(ctx context.Context, m *message) error {
 			return err
 		}
 	}
-	return m.fill()
+	return m.fill(s.engine.SharedMemory())
 }
 
 // forward gives the model the metadata that the operator chose.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"shoal/internal/infer"
+	"shoal/internal/shm"
 	"shoal/internal/status"
 	"shoal/internal/tensor"
 )
@@ -39,7 +40,7 @@ func parseVersion(s string) (int64, error) {
 
 // fill makes the request of the message. The request's model and version are
 // set already.
-func (m *message) fill() error {
+func (m *message) fill(memory *shm.Registry) error {
 	r := m.req
 	r.ID = m.id
 	for i := range m.params {
@@ -50,12 +51,12 @@ func (m *message) fill() error {
 	raw := m.raw
 	for i := range m.inputs {
 		var err error
-		if raw, err = m.fillInput(&m.inputs[i], raw); err != nil {
+		if raw, err = m.fillInput(&m.inputs[i], raw, memory); err != nil {
 			return err
 		}
 	}
 	for i := range m.outputs {
-		if err := fillOutput(r, &m.outputs[i]); err != nil {
+		if err := fillOutput(r, &m.outputs[i], memory); err != nil {
 			return err
 		}
 	}
@@ -64,20 +65,28 @@ func (m *message) fill() error {
 
 // fillInput adds an input to the request and returns the raw contents that are
 // left for the next ones.
-func (m *message) fillInput(in *inputMessage, raw []infer.Data) ([]infer.Data, error) {
+func (m *message) fillInput(in *inputMessage, raw []infer.Data, memory *shm.Registry) ([]infer.Data, error) {
 	t, _ := tensor.ParseType(in.datatype) // Invalid is refused by the engine
 	var data infer.Data
-	switch shm := hasParam(in.params, "shared_memory_region"); {
-	case shm && in.has:
+	var from infer.Source
+	g, err := findRegion(in.params, in.name, memory)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case g.named && in.has:
 		return nil, status.Errorf(status.InvalidArgument,
 			"unexpected 'content' provided when using shared memory for input tensor '%s' for model '%s'", in.name, m.model)
-	case shm:
-		return nil, errSharedMemory
+	case g.named:
+		part, err := g.use(m.req, memory)
+		if err != nil {
+			return nil, err
+		}
+		from = part
 	case in.has && len(m.raw) > 0:
 		return nil, status.Errorf(status.InvalidArgument,
 			"contents field must not be specified when using raw_input_contents for '%s' for model '%s'", in.name, m.model)
 	case in.has:
-		var err error
 		if data, err = in.typed(m.req, t); err != nil {
 			return nil, err
 		}
@@ -88,19 +97,19 @@ func (m *message) fillInput(in *inputMessage, raw []infer.Data) ([]infer.Data, e
 			"unable to find data for input tensor '%s' for model '%s' in request.", in.name, m.model)
 	}
 	dst := m.req.AddInput()
-	dst.Name, dst.Type, dst.Shape, dst.Data = in.name, t, in.shape, data
+	dst.Name, dst.Type, dst.Shape, dst.Data, dst.From = in.name, t, in.shape, data, from
 	return raw, nil
 }
 
 // fillOutput adds an output to those that the request wants.
-func fillOutput(r *infer.Request, out *outputMessage) error {
+func fillOutput(r *infer.Request, out *outputMessage, memory *shm.Registry) error {
 	w := infer.Wanted{Name: out.name}
-	shm := false
+	g, err := findRegion(out.params, out.name, memory)
+	if err != nil {
+		return err
+	}
 	for i := range out.params {
-		switch p := &out.params[i]; p.Name {
-		case "shared_memory_region":
-			shm = true
-		case "classification":
+		if p := &out.params[i]; p.Name == "classification" {
 			if !p.is(infer.ParamInt) {
 				return wrongType("classification", "int64_param")
 			}
@@ -111,10 +120,14 @@ func fillOutput(r *infer.Request, out *outputMessage) error {
 		}
 	}
 	switch {
-	case shm && w.Classes > 0:
+	case g.named && w.Classes > 0:
 		return status.Errorf(status.InvalidArgument, "output can't set both 'shared_memory_region' and 'classification'")
-	case shm:
-		return errSharedMemory
+	case g.named:
+		part, err := g.use(r, memory)
+		if err != nil {
+			return err
+		}
+		w.To = part
 	}
 	r.Outputs = append(r.Outputs, w)
 	return nil
@@ -197,13 +210,6 @@ func setBool(dst *bool, p *param) error {
 // is reports whether the parameter has a value of that kind.
 func (p *param) is(kind infer.ParamKind) bool { return p.set && p.Kind == kind }
 
-func hasParam(ps []param, name string) bool {
-	_, ok := find(ps, nil, name)
-	return ok
-}
-
 func wrongType(name, want string) error {
 	return status.Errorf(status.InvalidArgument, "invalid value type for '%s' parameter, expected %s.", name, want)
 }
-
-var errSharedMemory = status.Errorf(status.Unsupported, "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable.")

@@ -21,6 +21,7 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 
 	pb "shoal/internal/protocol/kservegrpc/inferencepb"
+	"shoal/internal/shm"
 )
 
 func TestHealthFollowsTheServersReadiness(t *testing.T) {
@@ -151,9 +152,9 @@ func TestRestrictionsAreChecked(t *testing.T) {
 func TestUnsupportedCallsSaySo(t *testing.T) {
 	s := startServer(t, Options{})
 	for method, want := range map[string]string{
-		"SystemSharedMemoryStatus": errSharedMemory.Error(), "SystemSharedMemoryRegister": errSharedMemory.Error(),
-		"SystemSharedMemoryUnregister": errSharedMemory.Error(), "CudaSharedMemoryStatus": errSharedMemory.Error(),
-		"CudaSharedMemoryRegister": errSharedMemory.Error(), "CudaSharedMemoryUnregister": errSharedMemory.Error(),
+		"SystemSharedMemoryStatus": shm.ErrDisabled.Error(), "SystemSharedMemoryRegister": shm.ErrDisabled.Error(),
+		"SystemSharedMemoryUnregister": shm.ErrDisabled.Error(), "CudaSharedMemoryStatus": shm.ErrDisabled.Error(),
+		"CudaSharedMemoryRegister": shm.ErrDisabled.Error(), "CudaSharedMemoryUnregister": shm.ErrDisabled.Error(),
 		"TraceSetting": errTrace.Error(), "LogSettings": errLog.Error(),
 	} {
 		err := s.conn.Invoke(t.Context(), "/inference.GRPCInferenceService/"+method, []byte{}, new([]byte), grpc.ForceCodecV2(rawCodec{}))

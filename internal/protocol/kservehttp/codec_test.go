@@ -15,7 +15,7 @@ var small = []byte(`{"id":"42","inputs":[{"name":"INPUT0","shape":[1,16],"dataty
 
 // decodeBody decodes a body as the handler does.
 func decodeBody(r *infer.Request, json, binary []byte) (allBinary bool, err error) {
-	d := newDecoder(r, "m", 64<<20)
+	d := newDecoder(r, "m", 64<<20, nil)
 	defer d.release()
 	err = d.decode(json, binary)
 	return d.allBinary, err

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"shoal/internal/infer"
+	"shoal/internal/shm"
 	"shoal/internal/status"
 )
 
@@ -21,6 +22,7 @@ type decoder struct {
 	model    string
 	maxInput int64
 	binary   []byte // what follows the JSON and no input has taken yet
+	memory   *shm.Registry
 
 	// allBinary says that outputs which the request does not list go out as
 	// bytes.
@@ -47,9 +49,9 @@ const (
 var decoders = sync.Pool{New: func() any { return new(decoder) }}
 
 // newDecoder returns a decoder that fills r. It is taken back by release.
-func newDecoder(r *infer.Request, model string, maxInput int64) *decoder {
+func newDecoder(r *infer.Request, model string, maxInput int64, memory *shm.Registry) *decoder {
 	d := decoders.Get().(*decoder)
-	d.r, d.model, d.maxInput = r, model, maxInput
+	d.r, d.model, d.maxInput, d.memory = r, model, maxInput, memory
 	return d
 }
 

@@ -28,7 +28,8 @@ func present(isRight bool) presence {
 // for when all of it was read, in the order of the original server.
 type inputFields struct {
 	name, datatype, shape, data presence
-	binarySize, region          presence
+	binarySize                  presence
+	region                      regionFields
 
 	nameText  string
 	typed     tensor.Type // Invalid when datatype names none
@@ -169,11 +170,8 @@ func (d *decoder) inputParameters() bool {
 			var is bool
 			d.in.size, is, ok = d.uint()
 			d.in.binarySize = present(is)
-		case name == "shared_memory_region":
-			d.in.region = good
-			ok = d.skip()
 		default:
-			ok = d.skip()
+			ok = d.regionParameter(name, &d.in.region)
 		}
 		if !ok {
 			return false
@@ -219,12 +217,19 @@ func (d *decoder) finishInput() error {
 	if in.hugeDim {
 		return errShapeOverflow(in.nameText, in.dims)
 	}
-	data, err := d.inputData()
+	var data []byte
+	var from infer.Source
+	var err error
+	if in.region.name != absent {
+		from, err = d.use(&in.region)
+	} else {
+		data, err = d.inputData()
+	}
 	if err != nil {
 		return err
 	}
 	to := d.r.AddInput()
-	to.Name, to.Type, to.Shape, to.Data = in.nameText, in.typed, in.dims, infer.Data{First: data}
+	to.Name, to.Type, to.Shape, to.Data, to.From = in.nameText, in.typed, in.dims, infer.Data{First: data}, from
 	return nil
 }
 
@@ -245,7 +250,7 @@ func (in *inputFields) checkSource() error {
 	if in.binarySize != absent {
 		set, n = set+" 'binary_data_size'", n+1
 	}
-	if in.region != absent {
+	if in.region.name != absent {
 		set, n = set+" 'shared_memory_region'", n+1
 	}
 	switch n {
@@ -275,8 +280,6 @@ func (d *decoder) inputData() ([]byte, error) {
 		data := d.binary[:in.size:in.size]
 		d.binary = d.binary[in.size:]
 		return data, nil
-	case in.region != absent:
-		return nil, errSharedMemory
 	}
 	if !in.dataRead {
 		at := d.pos

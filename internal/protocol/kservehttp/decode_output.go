@@ -9,8 +9,9 @@ import (
 
 // outputFields are what is known of the wanted output being read.
 type outputFields struct {
-	name, classes, binary, region presence
-	want                          infer.Wanted
+	name, classes, binary presence
+	region                regionFields
+	want                  infer.Wanted
 }
 
 // outputs reads the array of wanted outputs. After a fault in one, the others
@@ -56,7 +57,11 @@ func (d *decoder) output() bool {
 			}
 		}
 	}
-	if err := d.out.check(); err != nil {
+	err := d.out.check()
+	if err == nil && d.out.region.name != absent {
+		d.out.want.To, err = d.place(&d.out.region)
+	}
+	if err != nil {
 		d.found(rankOutputs, err)
 		return true
 	}
@@ -102,10 +107,8 @@ func (d *decoder) outputParameter(name string) bool {
 		v, is, ok := d.truth()
 		out.want.Binary, out.binary = v, present(is)
 		return ok
-	case name == "shared_memory_region":
-		out.region = good
 	}
-	return d.skip()
+	return d.regionParameter(name, &out.region)
 }
 
 // check says what is wrong with the output that was read.
@@ -115,12 +118,10 @@ func (out *outputFields) check() error {
 		return out.name.fault("name", kindString)
 	case out.classes == wrong:
 		return status.Errorf(status.Internal, "Unable to set 'classification': %s", kindUint)
-	case out.region == good && out.classes == good:
+	case out.region.name != absent && out.classes == good:
 		return status.Errorf(status.InvalidArgument, "Output can't set both 'shared_memory_region' and 'classification'")
-	case out.region == good && out.binary == good:
+	case out.region.name != absent && out.want.Binary:
 		return status.Errorf(status.InvalidArgument, "Output can't set both 'shared_memory_region' and 'binary_data'")
-	case out.region == good:
-		return errSharedMemory
 	case out.binary == wrong:
 		return errType("binary_data", kindBool)
 	}

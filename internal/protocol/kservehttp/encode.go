@@ -14,7 +14,7 @@ import (
 // says so of it, or because the request lists no outputs and wants all in that
 // form.
 func isBinary(r *infer.Request, o *infer.Output, allBinary bool) bool {
-	return o.Binary || allBinary && len(r.Outputs) == 0
+	return !o.Placed && (o.Binary || allBinary && len(r.Outputs) == 0)
 }
 
 // appendResponse appends the JSON part of r's response to b. It returns also
@@ -53,7 +53,7 @@ func appendResponse(b []byte, r *infer.Request, allBinary bool) ([]byte, int, er
 			b = strconv.AppendInt(b, int64(len(o.Data)), 10)
 			b = append(b, '}')
 			size += len(o.Data)
-		} else {
+		} else if !o.Placed {
 			var err error
 			b = append(b, `,"data":[`...)
 			if b, err = appendData(b, o); err != nil {

@@ -120,9 +120,6 @@ func errShapeOverflow(input string, shape tensor.Shape) error {
 		"invalid shape for input '%s': shape %s causes total element count to exceed maximum size of %d", input, shape, int64(math.MaxInt64))
 }
 
-var errSharedMemory = status.Errorf(status.Unsupported,
-	"Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable.")
-
 func errRawTooLarge(n, limit int64) error {
 	return status.Errorf(status.InvalidArgument,
 		"Raw input has a byte_size (%d bytes) that exceeds the maximum allowed value of %d bytes. Use --http-max-input-size to increase the limit.", n, limit)

@@ -153,6 +153,8 @@ func (h *handler) dispatch(ctx *fasthttp.RequestCtx, c *conn) error {
 		return h.index(ctx, c)
 	case actLoad:
 		return h.load(ctx, c, rt)
+	case actShmStatus, actShmRegister, actShmUnregister:
+		return h.sharedMemory(ctx, c, rt)
 	}
 	return h.unload(ctx, c, rt)
 }

@@ -48,7 +48,7 @@ func (h *handler) run(ctx *fasthttp.RequestCtx, c *conn, v *engine.Version, a *i
 		err = decodeRaw(r, v.Signature(), a.body.b, h.maxInput)
 		a.allBinary = true
 	} else {
-		d := newDecoder(r, v.Name(), h.maxInput)
+		d := newDecoder(r, v.Name(), h.maxInput, h.engine.SharedMemory())
 		err = d.decode(a.body.b[:json], a.body.b[json:])
 		a.allBinary = d.allBinary
 		d.release()

@@ -22,6 +22,9 @@ const (
 	actIndex
 	actLoad
 	actUnload
+	actShmStatus
+	actShmRegister
+	actShmUnregister
 	actionCount
 )
 
@@ -41,6 +44,10 @@ var actions = [actionCount]struct {
 	actIndex:      {"POST", ModelRepository},
 	actLoad:       {"POST", ModelRepository},
 	actUnload:     {"POST", ModelRepository},
+
+	actShmStatus:     {"GET", SharedMemory},
+	actShmRegister:   {"POST", SharedMemory},
+	actShmUnregister: {"POST", SharedMemory},
 }
 
 // A route is a path taken apart. Its strings alias the path.
@@ -49,6 +56,8 @@ type route struct {
 	model      string // empty in actStats for all models
 	version    int64
 	repository bool // the path names a repository
+	region     string
+	cuda       bool // the memory is a GPU's
 }
 
 // parseRoute takes a request's path apart, which is not percent-decoded. The
@@ -63,6 +72,12 @@ func parseRoute(uri []byte) route {
 	}
 	if rest, ok := bytes.CutPrefix(path, []byte("/repository/")); ok {
 		return repositoryRoute(rest)
+	}
+	if rest, ok := bytes.CutPrefix(path, []byte("/systemsharedmemory/")); ok {
+		return memoryRoute(rest, false)
+	}
+	if rest, ok := bytes.CutPrefix(path, []byte("/cudasharedmemory/")); ok {
+		return memoryRoute(rest, true)
 	}
 	switch string(path) {
 	case "":
@@ -156,6 +171,27 @@ func repositoryRoute(path []byte) route {
 		r.action = actLoad
 	case "unload":
 		r.action = actUnload
+	}
+	return r
+}
+
+// memoryRoute takes "[region/R/]status", register and unregister apart.
+func memoryRoute(path []byte, cuda bool) route {
+	r := route{cuda: cuda}
+	if rest, ok := bytes.CutPrefix(path, []byte("region/")); ok {
+		var name []byte
+		if name, path, _ = cutSlash(rest); len(name) == 0 {
+			return route{}
+		}
+		r.region = alias(name)
+	}
+	switch string(path) {
+	case "status":
+		r.action = actShmStatus
+	case "register":
+		r.action = actShmRegister
+	case "unregister":
+		r.action = actShmUnregister
 	}
 	return r
 }

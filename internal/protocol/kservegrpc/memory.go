@@ -1,0 +1,128 @@
+package kservegrpc
+
+import (
+	"context"
+
+	"shoal/internal/infer"
+	pb "shoal/internal/protocol/kservegrpc/inferencepb"
+	"shoal/internal/shm"
+	"shoal/internal/status"
+)
+
+// A regionParams says where in shared memory a tensor lies.
+type regionParams struct {
+	named        bool
+	name         string
+	offset, size uint64
+}
+
+// findRegion reads the parameters of a tensor that are about shared memory.
+func findRegion(ps []param, tensor string, memory *shm.Registry) (regionParams, error) {
+	var g regionParams
+	sized, placed := false, false
+	for i := range ps {
+		p := &ps[i]
+		switch p.Name {
+		case "shared_memory_region":
+			if !p.is(infer.ParamString) {
+				return g, wrongRegion(p.Name, tensor, "string_param")
+			}
+			g.named, g.name = true, p.String
+		case "shared_memory_offset":
+			if !p.is(infer.ParamInt) {
+				return g, wrongRegion(p.Name, tensor, "int64_param")
+			}
+			placed, g.offset = true, uint64(p.Int)
+		case "shared_memory_byte_size":
+			if !p.is(infer.ParamInt) {
+				return g, wrongRegion(p.Name, tensor, "int64_param")
+			}
+			sized, g.size = true, uint64(p.Int)
+		}
+	}
+	const alone = "'%s' can not be specified without 'shared_memory_region' parameter for tensor '%s'"
+	switch {
+	case g.named && !sized && memory == nil:
+		return g, shm.ErrDisabled
+	case g.named && !sized:
+		return g, status.Errorf(status.InvalidArgument, "'shared_memory_byte_size' must be specified along with 'shared_memory_region' parameter for tensor '%s'", tensor)
+	case !g.named && placed:
+		return g, status.Errorf(status.InvalidArgument, alone, "shared_memory_offset", tensor)
+	case !g.named && sized:
+		return g, status.Errorf(status.InvalidArgument, alone, "shared_memory_byte_size", tensor)
+	}
+	return g, nil
+}
+
+func wrongRegion(name, tensor, want string) error {
+	return status.Errorf(status.InvalidArgument, "invalid value type for '%s' parameter for tensor '%s', expected %s.", name, tensor, want)
+}
+
+// use finds the memory; the request keeps it.
+func (g *regionParams) use(r *infer.Request, memory *shm.Registry) (*shm.Part, error) {
+	p, err := memory.Use(g.name, g.offset, g.size)
+	if err != nil {
+		return nil, err
+	}
+	r.Keep(p)
+	return p, nil
+}
+
+// memory returns the memory that clients lend.
+func (s *service) memory() *shm.Registry { return s.server.engine.SharedMemory() }
+
+// SystemSharedMemoryStatus tells of the memory that is registered.
+func (s *service) SystemSharedMemoryStatus(_ context.Context, req *pb.SystemSharedMemoryStatusRequest) (*pb.SystemSharedMemoryStatusResponse, error) {
+	list, err := s.memory().Status(req.GetName())
+	if err != nil {
+		return nil, err
+	}
+	resp := &pb.SystemSharedMemoryStatusResponse{Regions: make(map[string]*pb.SystemSharedMemoryStatusResponse_RegionStatus)}
+	for _, g := range list {
+		resp.Regions[g.Name] = &pb.SystemSharedMemoryStatusResponse_RegionStatus{Name: g.Name, Key: g.Key, Offset: g.Offset, ByteSize: g.Size}
+	}
+	return resp, nil
+}
+
+// SystemSharedMemoryRegister makes a client's memory known.
+func (s *service) SystemSharedMemoryRegister(_ context.Context, req *pb.SystemSharedMemoryRegisterRequest) (*pb.SystemSharedMemoryRegisterResponse, error) {
+	if err := s.memory().Register(req.GetName(), req.GetKey(), req.GetOffset(), req.GetByteSize()); err != nil {
+		return nil, err
+	}
+	return &pb.SystemSharedMemoryRegisterResponse{}, nil
+}
+
+// SystemSharedMemoryUnregister forgets a region, or all.
+func (s *service) SystemSharedMemoryUnregister(_ context.Context, req *pb.SystemSharedMemoryUnregisterRequest) (*pb.SystemSharedMemoryUnregisterResponse, error) {
+	if err := s.memory().Unregister(req.GetName()); err != nil {
+		return nil, err
+	}
+	return &pb.SystemSharedMemoryUnregisterResponse{}, nil
+}
+
+// CudaSharedMemoryStatus tells of no region: a GPU's memory is not taken.
+func (s *service) CudaSharedMemoryStatus(_ context.Context, req *pb.CudaSharedMemoryStatusRequest) (*pb.CudaSharedMemoryStatusResponse, error) {
+	switch {
+	case s.memory() == nil:
+		return nil, shm.ErrDisabled
+	case req.GetName() != "":
+		return nil, status.Errorf(status.NotFound, "Unable to find cuda shared memory region: '%s'", req.GetName())
+	}
+	return &pb.CudaSharedMemoryStatusResponse{}, nil
+}
+
+// CudaSharedMemoryRegister refuses a GPU's memory as a server without one does.
+func (s *service) CudaSharedMemoryRegister(_ context.Context, req *pb.CudaSharedMemoryRegisterRequest) (*pb.CudaSharedMemoryRegisterResponse, error) {
+	if s.memory() == nil {
+		return nil, shm.ErrDisabled
+	}
+	return nil, status.Errorf(status.InvalidArgument, "failed to register CUDA shared memory region: '%s', GPUs not supported", req.GetName())
+}
+
+// CudaSharedMemoryUnregister has nothing to forget.
+func (s *service) CudaSharedMemoryUnregister(context.Context, *pb.CudaSharedMemoryUnregisterRequest) (*pb.CudaSharedMemoryUnregisterResponse, error) {
+	if s.memory() == nil {
+		return nil, shm.ErrDisabled
+	}
+	return &pb.CudaSharedMemoryUnregisterResponse{}, nil
+}
