@@ -46,6 +46,9 @@ type Request struct {
 	Entered func()
 
 	Response Response
+	// Stream takes the responses in place of Response when the model is
+	// decoupled; nil otherwise. The engine sets it.
+	Stream *Stream
 
 	hold  Releaser
 	kept  []Releaser

@@ -1,6 +1,10 @@
 package infer
 
-import "shoal/internal/tensor"
+import (
+	"time"
+
+	"shoal/internal/tensor"
+)
 
 // A Response is what a model answered to one request. Its outputs lie in memory
 // of the instance that made them until Release.
@@ -9,6 +13,13 @@ type Response struct {
 	Version int64
 	Params  []Param
 	Outputs []Output
+
+	// Err is set in a response of a Stream that is an error, and has no
+	// outputs then.
+	Err error
+	// OutputStart is when a sender of a Stream had the result and began to make
+	// the outputs; zero when that took no time.
+	OutputStart time.Time
 
 	owner Releaser
 }
@@ -63,6 +74,19 @@ func (r *Response) Release() {
 	}
 	r.Outputs = r.Outputs[:0]
 }
+
+// size returns roughly what the response keeps in memory.
+func (r *Response) size() int64 {
+	n := int64(responseOverhead)
+	for i := range r.Outputs {
+		n += int64(len(r.Outputs[i].Data))
+	}
+	return n
+}
+
+// responseOverhead is what a response takes besides its tensors' bytes, so that
+// empty ones count too.
+const responseOverhead = 512
 
 func (r *Response) emptied() Response {
 	clear(r.Params)

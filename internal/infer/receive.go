@@ -1,0 +1,58 @@
+package infer
+
+import "context"
+
+// Cancel tells the sender that no more is wanted, and why, and releases what is
+// waiting. It is for the stream's receiver.
+func (s *Stream) Cancel(why error) {
+	s.mu.Lock()
+	s.giveUp(why)
+	dropped := s.queue
+	s.queue, s.bytes = nil, 0
+	s.mu.Unlock()
+	for _, q := range dropped {
+		if q.resp != nil {
+			q.resp.Release()
+		}
+	}
+}
+
+func (s *Stream) giveUp(why error) {
+	if !s.gaveUp {
+		s.gaveUp, s.why = true, why
+		close(s.gone)
+	}
+}
+
+// Next returns the next response, which the caller must release, and whether it
+// is the last; the last may be nil. It fails when ctx ends before. It is for the
+// stream's one receiver.
+func (s *Stream) Next(ctx context.Context) (resp *Response, final bool, err error) {
+	for {
+		if q, ok := s.pop(); ok {
+			return q.resp, q.final, nil
+		}
+		select {
+		case <-s.wake:
+		case <-ctx.Done():
+			return nil, false, ctx.Err()
+		}
+	}
+}
+
+func (s *Stream) pop() (queued, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.queue) == 0 {
+		return queued{}, false
+	}
+	q := s.queue[0]
+	s.queue[0] = queued{}
+	s.queue = s.queue[1:]
+	s.bytes -= q.size
+	if s.room != nil && s.bytes <= s.limit/waitPart {
+		close(s.room)
+		s.room = nil
+	}
+	return q, true
+}

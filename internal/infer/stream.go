@@ -1,0 +1,228 @@
+package infer
+
+import (
+	"sync"
+	"time"
+
+	"shoal/internal/status"
+)
+
+// A Stream takes the responses that a decoupled model gives to one request: any
+// number of them, then the end. The engine makes one for each request to such a
+// model; requests to other models have none.
+//
+// An instance takes the Stream from the request during Run and may use it, from
+// any goroutine and also after Run has returned, until it has called Finish.
+// The request itself is not the instance's any more by then: what the later
+// responses need of it is copied. Every stream must be finished, also when its
+// client is gone.
+//
+// Responses wait in the stream for the client, in the order in which they were
+// sent. Nothing here blocks but Wait.
+type Stream struct {
+	limit  int64
+	record func(Delivery)
+	gone   chan struct{} // closed when the client wants no more
+	wake   chan struct{} // buffered 1: the queue or the state changed, for Next
+
+	mu       sync.Mutex // protects the fields below
+	queue    []queued
+	bytes    int64
+	room     chan struct{} // closed when bytes fell below the mark; nil when nobody waits
+	index    int           // of the next response
+	from     time.Time     // when work on it began
+	finished bool          // the sender is done
+	gaveUp   bool          // gone is closed
+	why      error         // why no more is wanted
+}
+
+// A queued is one response on its way to the client; resp is nil for the end of
+// the stream alone.
+type queued struct {
+	resp  *Response
+	final bool
+	size  int64
+}
+
+// An Outcome says what became of one response.
+type Outcome uint8
+
+// The outcomes.
+const (
+	OutcomeSuccess Outcome = iota
+	OutcomeFail            // an error was sent
+	OutcomeEmpty           // the model had nothing to send
+	OutcomeCancel          // the model stopped because the client is gone
+)
+
+// A Delivery is what statistics learn of one response of a stream.
+type Delivery struct {
+	Index   int // of the response among those of its request
+	Outcome Outcome
+	Start   time.Time // work on it began
+	Output  time.Time // its outputs were being handed out; zero when there were none
+	End     time.Time
+}
+
+// NewStream returns a stream for one request in which responses of at most
+// limit bytes wait for the client. Each response is reported to record, which
+// must not block.
+func NewStream(limit int64, record func(Delivery)) *Stream {
+	return &Stream{limit: limit, record: record, gone: make(chan struct{}), wake: make(chan struct{}, 1), from: time.Now()}
+}
+
+// Begin marks the time at which work on the next response began. Without, that
+// is when the one before it was sent.
+func (s *Stream) Begin() {
+	now := time.Now()
+	s.mu.Lock()
+	s.from = now
+	s.mu.Unlock()
+}
+
+// Send gives the client a response, which becomes the stream's: it is released
+// once it is encoded, or at once when it cannot be sent. A response with Err
+// set is an error that the client is told of; more may follow it. With final it
+// is the last, and Finish need not be called.
+//
+// Send fails when the stream is finished, when the client wants no more, or
+// when more is waiting for a slow client than the stream has room for, which
+// ends the stream. A sender that can wait calls Wait before.
+func (s *Stream) Send(resp *Response, final bool) error {
+	now := time.Now()
+	size := resp.size()
+	s.mu.Lock()
+	if s.finished {
+		s.mu.Unlock()
+		resp.Release()
+		return errFinished
+	}
+	outcome := OutcomeSuccess
+	if resp.Err != nil {
+		outcome = OutcomeFail
+	}
+	d := s.deliver(outcome, resp.OutputStart, now)
+	s.finished = final
+	err := s.why
+	switch {
+	case err != nil:
+	case s.bytes > 0 && s.bytes+size > s.limit:
+		err = status.Errorf(status.Unavailable,
+			"%d bytes of responses wait for a client that reads too slowly, the limit is %d: read faster, send less, or raise --response-queue-size", s.bytes+size, s.limit)
+		s.push(queued{resp: &Response{Err: err}, final: true})
+		s.finished = true
+		s.giveUp(err)
+	default:
+		s.push(queued{resp: resp, final: final, size: size})
+	}
+	s.mu.Unlock()
+	if err != nil {
+		resp.Release()
+	}
+	s.record(d)
+	return err
+}
+
+// Skip notes that the model has no response where one could have been. The
+// client is not told.
+func (s *Stream) Skip() {
+	s.mu.Lock()
+	d := s.deliver(OutcomeEmpty, time.Time{}, time.Now())
+	s.mu.Unlock()
+	s.record(d)
+}
+
+// Finish ends the stream. With an error the client gets that as its last
+// response; an error with the code Cancelled says that the sender stopped
+// because the client is gone. Finish may be called again, to no effect.
+func (s *Stream) Finish(err error) {
+	now := time.Now()
+	s.mu.Lock()
+	if s.finished {
+		s.mu.Unlock()
+		return
+	}
+	s.finished = true
+	last := queued{final: true}
+	var d Delivery
+	if err != nil {
+		last.resp = &Response{Err: err}
+		outcome := OutcomeFail
+		if s.gaveUp && status.CodeOf(err) == status.Cancelled {
+			outcome = OutcomeCancel
+		}
+		d = s.deliver(outcome, now, now)
+	}
+	if !s.gaveUp {
+		s.push(last)
+	}
+	s.mu.Unlock()
+	if err != nil {
+		s.record(d)
+	}
+}
+
+// deliver counts a response and returns what is to be recorded of it.
+func (s *Stream) deliver(o Outcome, output, now time.Time) Delivery {
+	if output.IsZero() && (o == OutcomeSuccess || o == OutcomeFail) {
+		output = now
+	}
+	d := Delivery{Index: s.index, Outcome: o, Start: s.from, Output: output, End: now}
+	s.index++
+	s.from = now
+	return d
+}
+
+// push adds to the queue and wakes Next.
+func (s *Stream) push(q queued) {
+	s.queue = append(s.queue, q)
+	s.bytes += q.size
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Wait returns when there is room for another response. It fails when the
+// client wants no more.
+func (s *Stream) Wait() error {
+	for {
+		s.mu.Lock()
+		if s.why != nil {
+			defer s.mu.Unlock()
+			return s.why
+		}
+		if s.bytes <= s.limit/waitPart {
+			s.mu.Unlock()
+			return nil
+		}
+		if s.room == nil {
+			s.room = make(chan struct{})
+		}
+		room := s.room
+		s.mu.Unlock()
+		select {
+		case <-room:
+		case <-s.gone:
+		}
+	}
+}
+
+// waitPart is the part of a stream's room that a sender who waits keeps to. The
+// rest is for responses that turn out large.
+const waitPart = 16
+
+// Cancelled reports whether the client wants no more.
+func (s *Stream) Cancelled() bool {
+	select {
+	case <-s.gone:
+		return true
+	default:
+		return false
+	}
+}
+
+// Done returns a channel that is closed when the client wants no more.
+func (s *Stream) Done() <-chan struct{} { return s.gone }
+
+var errFinished = status.Errorf(status.Internal, "the model sent a response after the final one")
