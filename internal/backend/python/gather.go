@@ -1,0 +1,211 @@
+package python
+
+import (
+	"encoding/binary"
+
+	"shoal/internal/infer"
+	"shoal/internal/status"
+	"shoal/internal/tensor"
+)
+
+// A column is one input of a batch: the same input of all its requests.
+type column struct {
+	port  *port
+	index int // among the model's inputs
+	// stacked says that the rows of the requests lie one after another as one
+	// tensor; otherwise each request has its own shape, or lacks the input.
+	stacked bool
+	size    int // of the data of all requests
+	offset  int
+}
+
+// A layout is how a batch lies in our half of a slot.
+type layout struct {
+	columns  []column
+	places   []int // by request: the next of its inputs that has no column yet
+	table    int   // bytes of the table
+	extras   []byte
+	extrasAt int
+	size     int
+	texts    int // columns of strings
+}
+
+// lay works out where the batch's parts will lie.
+func (in *instance) lay(requests []*infer.Request) *layout {
+	l := &in.layout
+	l.columns, l.places, l.texts = l.columns[:0], l.places[:0], 0
+	for range requests {
+		l.places = append(l.places, 0)
+	}
+	l.table = (4*len(requests) + 7) &^ 7
+	for i := range in.model.inputs {
+		l.addColumn(&in.model.inputs[i], i, requests)
+	}
+	at := align(headSize + l.table)
+	for i := range l.columns {
+		if c := &l.columns[i]; c.port.Type != tensor.Bytes {
+			c.offset, at = at, align(at+c.size)
+		}
+	}
+	for i := range l.columns { // strings vary in size: behind all that does not
+		if c := &l.columns[i]; c.port.Type == tensor.Bytes {
+			c.offset, at = at, align(at+c.size)
+		}
+	}
+	l.extras = in.model.appendExtras(l.extras[:0], requests)
+	l.extrasAt, l.size = at, at+len(l.extras)
+	return l
+}
+
+// addColumn adds the model's input of that index, if any request has it.
+func (l *layout) addColumn(x *port, index int, requests []*infer.Request) {
+	c := column{port: x, index: index, stacked: x.batched || len(requests) == 1}
+	var first tensor.Shape
+	present := 0
+	for n, r := range requests {
+		input := at(r, l.places[n], index)
+		if input == nil {
+			continue
+		}
+		l.places[n]++
+		present++
+		c.size += input.Data.Size()
+		if first == nil {
+			first = input.Shape
+		} else if c.stacked && !input.Shape[1:].Equal(first[1:]) {
+			c.stacked = false
+		}
+	}
+	if present == 0 {
+		return
+	}
+	entries := 1
+	if present < len(requests) {
+		c.stacked = false
+	}
+	if !c.stacked {
+		entries = len(requests)
+	}
+	if x.Type == tensor.Bytes {
+		l.texts++
+	}
+	l.table += 8 + entries*(16+8*x.rank())
+	l.columns = append(l.columns, c)
+}
+
+// at returns a request's input if the one at place has that index.
+func at(r *infer.Request, place, index int) *infer.Input {
+	if place < len(r.Inputs) && r.Inputs[place].Index == index {
+		return &r.Inputs[place]
+	}
+	return nil
+}
+
+// gather writes the batch into the slot: the one copy that a tensor makes on its
+// way from the socket to the handler.
+func (in *instance) gather(s *slot, requests []*infer.Request, rows int) (size int, err error) {
+	l := in.lay(requests)
+	if l.size > half {
+		return 0, status.Errorf(status.InvalidArgument, "the inputs of a batch of model '%s' have %d bytes, and at most %d fit a worker's memory", in.model.sig.Name, l.size, int64(half))
+	}
+	if err := s.reach(l.size); err != nil {
+		return 0, err
+	}
+	s.usedIn = l.size
+	in.sequence++
+	mem := s.in
+	binary.LittleEndian.PutUint64(mem, in.sequence)
+	binary.LittleEndian.PutUint32(mem[8:], uint32(l.table))
+	binary.LittleEndian.PutUint32(mem[12:], uint32(len(l.extras)))
+	binary.LittleEndian.PutUint32(mem[16:], uint32(len(requests)))
+	binary.LittleEndian.PutUint32(mem[20:], uint32(rows))
+	binary.LittleEndian.PutUint32(mem[24:], l.flags())
+	binary.LittleEndian.PutUint64(mem[32:], uint64(l.extrasAt))
+	l.write(mem, requests, rows)
+	copy(mem[l.extrasAt:], l.extras)
+	return l.size, nil
+}
+
+// flags tells the worker whether to remember the table: offsets behind strings
+// and shapes of single requests differ from batch to batch.
+func (l *layout) flags() uint32 {
+	for i := range l.columns {
+		if !l.columns[i].stacked {
+			return flagUncached
+		}
+	}
+	if l.texts > 1 {
+		return flagUncached
+	}
+	return 0
+}
+
+// write writes the table and the data.
+func (l *layout) write(mem []byte, requests []*infer.Request, rows int) {
+	clear(l.places)
+	table := mem[headSize:headSize]
+	for _, r := range requests {
+		table = binary.LittleEndian.AppendUint32(table, uint32(r.Rows))
+	}
+	if len(requests)%2 == 1 {
+		table = binary.LittleEndian.AppendUint32(table, 0)
+	}
+	for i := range l.columns {
+		c := &l.columns[i]
+		kind := byte(1)
+		if c.stacked {
+			kind = 0
+		}
+		table = binary.LittleEndian.AppendUint16(table, uint16(c.index))
+		table = append(table, byte(c.port.Type), kind)
+		table = binary.LittleEndian.AppendUint32(table, uint32(c.port.rank()))
+		if c.stacked {
+			table = c.writeStacked(table, mem, requests, l.places, rows)
+		} else {
+			table = c.writeSeparate(table, mem, requests, l.places)
+		}
+	}
+}
+
+func (c *column) writeStacked(table, mem []byte, requests []*infer.Request, places []int, rows int) []byte {
+	size := c.size
+	if c.port.Type == tensor.Bytes {
+		size = 0 // it would make the table another with every batch
+	}
+	var room [maxRank + 1]int64
+	shape := c.port.handlerShape(room[:0], requests[0].Inputs[places[0]].Shape, int64(rows))
+	table = appendEntry(table, c.offset, size, shape)
+	dst := mem[c.offset : c.offset+c.size]
+	for n, r := range requests {
+		dst = dst[r.Inputs[places[n]].Data.CopyTo(dst):]
+		places[n]++
+	}
+	return table
+}
+
+func (c *column) writeSeparate(table, mem []byte, requests []*infer.Request, places []int) []byte {
+	offset := c.offset
+	for n, r := range requests {
+		var room [maxRank + 1]int64
+		input := at(r, places[n], c.index)
+		if input == nil {
+			table = appendEntry(table, 0, -1, room[:c.port.rank()])
+			continue
+		}
+		places[n]++
+		shape := c.port.handlerShape(room[:0], input.Shape, int64(r.Rows))
+		size := input.Data.CopyTo(mem[offset:])
+		table = appendEntry(table, offset, size, shape)
+		offset += size
+	}
+	return table
+}
+
+func appendEntry(table []byte, offset, size int, shape tensor.Shape) []byte {
+	table = binary.LittleEndian.AppendUint64(table, uint64(offset))
+	table = binary.LittleEndian.AppendUint64(table, uint64(size))
+	for _, d := range shape {
+		table = binary.LittleEndian.AppendUint64(table, uint64(d))
+	}
+	return table
+}

@@ -1,0 +1,90 @@
+package python
+
+import (
+	"shoal/internal/model"
+	"shoal/internal/status"
+	"shoal/internal/tensor"
+)
+
+// A port is an input or output of a model, with what is needed to go between
+// the shape that clients see and the one that the handler sees.
+type port struct {
+	model.Tensor
+	batched bool         // both shapes have the batch dimension in front
+	inner   tensor.Shape // the handler's shape without the batch dimension
+}
+
+func newPort(t model.Tensor, batched bool) port {
+	x := port{Tensor: t, batched: batched, inner: t.Dims}
+	if t.Reshape != nil {
+		x.inner = t.Reshape
+	}
+	return x
+}
+
+// rank returns the number of dimensions that the handler sees.
+func (x *port) rank() int {
+	if x.batched {
+		return len(x.inner) + 1
+	}
+	return len(x.inner)
+}
+
+// handlerShape appends to dst the handler's shape for a tensor that has shape to
+// the client, with the given number of rows in place of the client's.
+func (x *port) handlerShape(dst, client tensor.Shape, rows int64) tensor.Shape {
+	if x.batched {
+		dst, client = append(dst, rows), client[1:]
+	}
+	if x.Reshape != nil {
+		return substitute(dst, x.Reshape, x.Dims, client)
+	}
+	return append(dst, client...)
+}
+
+// clientShape appends to dst the client's shape for a tensor that the handler
+// gave with that shape for so many rows, or says what is wrong with it.
+func (x *port) clientShape(dst, got tensor.Shape, rows int) (tensor.Shape, error) {
+	inner, want := got, x.inner
+	if x.batched {
+		if len(got) == 0 || got[0] != int64(rows) {
+			return dst, x.shapeFault(got, rows)
+		}
+		dst, inner = append(dst, got[0]), got[1:]
+	}
+	if !want.Accepts(inner) {
+		return dst, x.shapeFault(got, rows)
+	}
+	if x.Reshape != nil {
+		return substitute(dst, x.Dims, x.Reshape, inner), nil
+	}
+	return append(dst, inner...), nil
+}
+
+func (x *port) shapeFault(got tensor.Shape, rows int) error {
+	want := x.inner
+	if x.batched {
+		want = append(tensor.Shape{int64(rows)}, x.inner...)
+	}
+	return status.Errorf(status.Internal, "output '%s' has shape %s, want %s (-1 is any size); the model's code or the dims in its configuration are wrong", x.Name, got, want)
+}
+
+// substitute appends pattern to dst, with the sizes that shape has in the
+// variable dimensions of from put for those of pattern, in order.
+func substitute(dst, pattern, from, shape tensor.Shape) tensor.Shape {
+	next := 0
+	for _, d := range pattern {
+		if d == -1 {
+			for next < len(from) && from[next] != -1 {
+				next++
+			}
+			d = 1 // a configuration that pairs no dimension with this one
+			if next < len(from) && next < len(shape) {
+				d = shape[next]
+			}
+			next++
+		}
+		dst = append(dst, d)
+	}
+	return dst
+}

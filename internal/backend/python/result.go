@@ -1,0 +1,348 @@
+package python
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"shoal/internal/infer"
+	"shoal/internal/status"
+	"shoal/internal/tensor"
+)
+
+// errWire is the kind of error that says that a worker does not keep to the
+// wire: what it wrote means nothing, and it is ended.
+var errWire = errors.New("the worker's answer cannot be read")
+
+func wireFault(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{errWire}, args...)...)
+}
+
+// A reader takes a result apart. All that it reads is the worker's, who may have
+// written anything: each number is held against what it may be before it is used.
+type reader struct {
+	model    *loaded
+	requests []*infer.Request
+	rows     int
+	limit    int
+	slot     *slot
+
+	data     []byte // where outputs lie
+	table    []byte // what is left of it
+	answered []bool // by request
+	left     int    // requests without an answer
+	handler  time.Duration
+	kept     bool
+	dims     tensor.Shape
+	starts   []int
+}
+
+// read gives the requests of a batch their responses and errors. On an error of
+// its own none of them has any.
+func (rd *reader) read(s *slot, sequence uint64, requests []*infer.Request, rows int) error {
+	rd.slot, rd.requests, rd.rows = s, requests, rows
+	count, err := rd.open(sequence)
+	for ; count > 0 && err == nil; count-- {
+		err = rd.answer()
+	}
+	if err == nil && len(rd.table) > 0 {
+		err = wireFault("%d bytes behind its last answer", len(rd.table))
+	}
+	if err == nil && rd.left > 0 {
+		err = wireFault("%d of %d requests have no answer", rd.left, len(requests))
+	}
+	if err != nil {
+		for _, r := range requests {
+			r.Err = nil
+			r.Response.Release()
+		}
+	}
+	return err
+}
+
+// open reads the header and returns the number of answers.
+func (rd *reader) open(sequence uint64) (int, error) {
+	head := rd.slot.out[:headSize]
+	seq, flags, count := binary.LittleEndian.Uint64(head), binary.LittleEndian.Uint32(head[8:]), binary.LittleEndian.Uint32(head[12:])
+	spent, at, size := binary.LittleEndian.Uint64(head[16:]), binary.LittleEndian.Uint64(head[24:]), binary.LittleEndian.Uint64(head[32:])
+	switch {
+	case seq != sequence:
+		return 0, wireFault("it is for batch %d, want %d", seq, sequence)
+	case at < headSize || at > uint64(align(rd.limit)) || size > maxTable:
+		return 0, wireFault("its table has %d bytes at %d", size, at)
+	}
+	if err := rd.slot.see(int(at + size)); err != nil {
+		return 0, err
+	}
+	rd.slot.usedOut = int(at + size)
+	rd.slot.table = append(rd.slot.table[:0], rd.slot.out[at:at+size]...) // it must not change while it is read
+	rd.slot.text = rd.slot.text[:0]
+	rd.data, rd.table = rd.slot.out[:at:at], rd.slot.table
+	rd.kept = flags&resultKept != 0
+	rd.handler = time.Duration(min(spent, math.MaxInt64))
+	rd.left = len(rd.requests)
+	rd.answered = rd.answered[:0]
+	for range rd.requests {
+		rd.answered = append(rd.answered, false)
+	}
+	return int(min(count, math.MaxInt32)), nil
+}
+
+// next takes so many bytes off the table.
+func (rd *reader) next(n int) ([]byte, error) {
+	if n > len(rd.table) {
+		return nil, wireFault("its table ends within a record")
+	}
+	b := rd.table[:n]
+	rd.table = rd.table[n:]
+	return b, nil
+}
+
+// answer reads one answer: outputs or an error, for one request or for all.
+func (rd *reader) answer() error {
+	b, err := rd.next(answerSize)
+	if err != nil {
+		return err
+	}
+	request, kind, code := binary.LittleEndian.Uint32(b), b[4], b[5]
+	outputs, more := int(binary.LittleEndian.Uint16(b[6:])), int(binary.LittleEndian.Uint32(b[8:]))
+	first, last := int(request), int(request)
+	if request == allRequests {
+		first, last = 0, len(rd.requests)-1
+	}
+	if last >= len(rd.requests) {
+		return wireFault("an answer is for request %d of %d", request, len(rd.requests))
+	}
+	for i := first; i <= last; i++ {
+		if rd.answered[i] {
+			return wireFault("request %d is answered twice", i)
+		}
+		rd.answered[i] = true
+		rd.left--
+	}
+	part := rd.requests[first : last+1]
+	if kind == answerError {
+		return rd.failure(part, code, more)
+	}
+	if kind != answerOutputs {
+		return wireFault("an answer is of kind %d", kind)
+	}
+	rows := 0
+	for _, r := range part {
+		rows += r.Rows
+	}
+	for range outputs {
+		if err := rd.output(part, rows); err != nil {
+			return err
+		}
+	}
+	return rd.params(part, more)
+}
+
+// failure fails requests with a text of the handler's.
+func (rd *reader) failure(part []*infer.Request, code byte, size int) error {
+	text, err := rd.next(size)
+	if err != nil {
+		return err
+	}
+	if code >= byte(status.CodeCount) {
+		code = byte(status.Internal)
+	}
+	fail(part, &status.Error{Code: status.Code(code), Public: string(text)})
+	return nil
+}
+
+// fail gives requests an error in place of what they have.
+func fail(part []*infer.Request, err error) {
+	for _, r := range part {
+		if r.Err == nil {
+			r.Err = err
+			r.Response.Release()
+		}
+	}
+}
+
+// An outputRecord is an output as the worker describes it.
+type outputRecord struct {
+	port  *port
+	index int
+	typ   tensor.Type
+	shape tensor.Shape
+	data  []byte
+}
+
+// output reads one output of requests that have so many rows. An output that is
+// not what the configuration says fails them and no others.
+func (rd *reader) output(part []*infer.Request, rows int) error {
+	o, err := rd.record()
+	if err != nil {
+		return err
+	}
+	if o.typ != o.port.Type {
+		fail(part, status.Errorf(status.Internal, "model '%s': output '%s' has data type %s, want %s; the model's code or the data_type in its configuration is wrong",
+			rd.model.sig.Name, o.port.Name, o.typ.ConfigName(), o.port.Type.ConfigName()))
+		return nil
+	}
+	if !o.port.batched && len(part) > 1 {
+		fail(part, status.Errorf(status.Internal, "model '%s': output '%s' was given for %d requests together, but the model has no batch dimension; answer each request",
+			rd.model.sig.Name, o.port.Name, len(part)))
+		return nil
+	}
+	var room [maxRank]int64
+	shape, err := o.port.clientShape(room[:0], o.shape, rows)
+	if err != nil {
+		fail(part, forModel(rd.model.sig.Name, err))
+		return nil
+	}
+	if o.typ == tensor.Bytes {
+		if o.data, err = rd.strings(&o); err != nil {
+			return err
+		}
+	}
+	rd.hand(&o, part, shape, rows)
+	return nil
+}
+
+// record reads the description of an output and finds its data.
+func (rd *reader) record() (o outputRecord, err error) {
+	b, err := rd.next(outputSize)
+	if err != nil {
+		return o, err
+	}
+	o.index, o.typ = int(binary.LittleEndian.Uint16(b)), tensor.Type(b[2])
+	rank := int(b[3])
+	offset, size := binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint64(b[16:])
+	if o.index >= len(rd.model.outputs) || rank > maxRank {
+		return o, wireFault("an output has number %d and %d dimensions", o.index, rank)
+	}
+	o.port = &rd.model.outputs[o.index]
+	dims, err := rd.next(8 * rank)
+	if err != nil {
+		return o, err
+	}
+	rd.dims = rd.dims[:0]
+	for ; len(dims) > 0; dims = dims[8:] {
+		rd.dims = append(rd.dims, int64(binary.LittleEndian.Uint64(dims)))
+	}
+	o.shape = rd.dims
+	if offset > uint64(len(rd.data)) || size > uint64(len(rd.data))-offset {
+		return o, wireFault("output '%s' has %d bytes at %d, beyond the %d of the result", o.port.Name, size, offset, len(rd.data))
+	}
+	o.data = rd.data[offset : offset+size : offset+size]
+	if o.typ == tensor.Bytes {
+		if n, ok := o.shape.Elements(); !ok || uint64(n) > size/4 {
+			return o, wireFault("output '%s' has %d bytes for strings of shape %s", o.port.Name, size, o.shape)
+		}
+		return o, nil
+	}
+	if n, ok := o.shape.Bytes(o.typ); !ok || uint64(n) != size {
+		return o, wireFault("output '%s' has %d bytes for shape %s of %s", o.port.Name, size, o.shape, o.typ)
+	}
+	return o, nil
+}
+
+// strings copies an output's strings, so that they cannot change once they were
+// looked at, and checks that there are as many as its shape has.
+func (rd *reader) strings(o *outputRecord) ([]byte, error) {
+	s := rd.slot
+	begin := len(s.text)
+	s.text = append(s.text, o.data...)
+	text := s.text[begin:len(s.text):len(s.text)]
+	n, _ := o.shape.Elements()
+	end, ok := walkStrings(text, n)
+	if !ok || end != len(text) {
+		return nil, wireFault("output '%s' does not have the %d strings of its shape", o.port.Name, n)
+	}
+	return text, nil
+}
+
+// walkStrings returns where the first n strings in b end.
+func walkStrings(b []byte, n int64) (end int, ok bool) {
+	for ; n > 0; n-- {
+		if len(b)-end < 4 {
+			return 0, false
+		}
+		size := int(binary.LittleEndian.Uint32(b[end:]))
+		if end += 4; size > len(b)-end {
+			return 0, false
+		}
+		end += size
+	}
+	return end, true
+}
+
+// hand gives each request its rows of an output, if it wants that output.
+func (rd *reader) hand(o *outputRecord, part []*infer.Request, shape tensor.Shape, rows int) {
+	data := o.data
+	elements, _ := shape.Elements()
+	for _, r := range part {
+		mine := data
+		if len(part) > 1 {
+			size := len(o.data) / rows * r.Rows
+			if o.typ == tensor.Bytes {
+				size, _ = walkStrings(data, elements/int64(rows)*int64(r.Rows))
+			}
+			mine, data = data[:size:size], data[size:]
+		}
+		if r.Err != nil || !wants(r, o.port.Name) {
+			continue
+		}
+		out := r.Response.AddOutput()
+		out.Name, out.Type, out.Index, out.Data = o.port.Name, o.typ, o.index, mine
+		out.Shape = append(out.Shape[:0], shape...)
+		if o.port.batched {
+			out.Shape[0] = int64(r.Rows)
+		}
+	}
+}
+
+// wants reports whether a request asked for an output.
+func wants(r *infer.Request, name string) bool {
+	if len(r.Outputs) == 0 {
+		return true
+	}
+	for i := range r.Outputs {
+		if r.Outputs[i].Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// params reads so many parameters of an answer.
+func (rd *reader) params(part []*infer.Request, count int) error {
+	for range count {
+		head, err := rd.next(paramSize)
+		if err != nil {
+			return err
+		}
+		kind := infer.ParamKind(head[0])
+		name, err := rd.next(int(binary.LittleEndian.Uint16(head[2:])))
+		if err != nil {
+			return err
+		}
+		value, err := rd.next(int(binary.LittleEndian.Uint32(head[4:])))
+		if err != nil {
+			return err
+		}
+		p := infer.Param{Name: string(name), Kind: kind}
+		switch {
+		case kind == infer.ParamString:
+			p.String = string(value)
+		case kind == infer.ParamInt && len(value) == 8:
+			p.Int = int64(binary.LittleEndian.Uint64(value))
+		case kind == infer.ParamFloat && len(value) == 8:
+			p.Float = math.Float64frombits(binary.LittleEndian.Uint64(value))
+		case kind == infer.ParamBool && len(value) == 1:
+			p.Bool = value[0] != 0
+		default:
+			return wireFault("parameter %q is of kind %d with %d bytes", name, kind, len(value))
+		}
+		for _, r := range part {
+			r.Response.Params = append(r.Response.Params, p)
+		}
+	}
+	return nil
+}

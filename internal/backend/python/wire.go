@@ -1,0 +1,92 @@
+package python
+
+// How the shared memory is laid out; python/shoal/_wire.py has the other end.
+//
+// The file's first page is a ring of entries, one for each batch that was sent,
+// with the number of entries at its end. Slot n has its span behind that: in the
+// first half a header, a table of the inputs, the inputs, and what else there is
+// to say of the requests, all written by the server; in the second half a
+// header, the outputs and a table of them, all written by the worker. The file is
+// as long as its slots and full of holes, so either half grows by being mapped
+// further. All numbers are little-endian.
+const (
+	span        = 1 << 36
+	half        = span / 2
+	pageSize    = 4096
+	ringEntries = 128
+	ringEntry   = 16
+	sentAt      = pageSize - 8
+	headSize    = 64
+	dataAlign   = 64
+
+	// firstMap is how far a half is mapped at first. Nothing but addresses is
+	// used before it is written to.
+	firstMap = 1 << 20
+
+	// maxTable bounds the table of a result, which is copied before it is read.
+	maxTable = 64 << 20
+	// maxRank is the most dimensions of an output.
+	maxRank = 32
+)
+
+// Flags of a batch's header.
+const flagUncached = 1 // the table is not likely to come again
+
+// Flags of a result's header.
+const resultKept = 1 // the handler holds inputs: the slot must not be used again
+
+// allRequests stands for a request's number in an answer for all of them.
+const allRequests = 1<<32 - 1
+
+// Kinds of answers.
+const (
+	answerOutputs = 0
+	answerError   = 1
+)
+
+// Sizes of a result's records.
+const (
+	answerSize = 16
+	outputSize = 24
+	paramSize  = 8
+)
+
+// Tags of what a request has besides tensors.
+const (
+	tagID = iota + 1
+	tagPriority
+	tagTimeout
+	tagSequence
+	tagSequenceText
+	tagFlags
+	tagWanted
+	tagParam
+)
+
+// Kinds of frames on the socket, to the worker and from it.
+const (
+	frameInit = iota + 1
+	frameClose
+	frameCancel
+	frameReply
+)
+
+const (
+	frameReady = iota + 1
+	frameDescribed
+	frameFailed
+	frameLog
+	frameMetric
+	frameResponse
+)
+
+func align(n int) int { return (n + dataAlign - 1) &^ (dataAlign - 1) }
+
+// mapSize returns how far to map a half that needs n bytes.
+func mapSize(n int) int {
+	size := firstMap
+	for size < n {
+		size *= 2
+	}
+	return min(size, half)
+}

@@ -1,0 +1,10 @@
+// Package python has the Python side of Shoal as files: the worker that runs
+// users' models, and the package that they import. backend/python unpacks it.
+package python
+
+import "embed"
+
+// Files are the folder's Python files.
+//
+//go:embed *.py shoal/*.py
+var Files embed.FS

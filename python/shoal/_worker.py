@@ -1,0 +1,178 @@
+"""The process behind one instance of a Python model.
+
+The server starts it with four file descriptors: the shared memory, an eventfd
+in each direction, and a socket. Batches go through the memory (see _wire);
+everything that is rare goes over the socket in frames: the start, the end, the
+log, metrics, and the answers of decoupled models.
+"""
+
+import gc
+import json
+import os
+import signal
+import socket
+import struct
+import sys
+import threading
+import traceback
+
+FDS_ENV = "SHOAL_WORKER_FDS"
+
+_FRAME = struct.Struct("<IB")  # bytes of the payload, kind
+
+# Kinds of frames from the server.
+INIT, CLOSE, CANCEL, REPLY = 1, 2, 3, 4
+# Kinds of frames to the server.
+READY, DESCRIBED, FAILED, LOG, METRIC, RESPONSE = 1, 2, 3, 4, 5, 6
+
+_CANCEL = struct.Struct("<QI")  # sequence, request
+
+_links = threading.local()
+_last_link = None
+
+
+class Link:
+    """The socket to the server. Any thread may send."""
+
+    def __init__(self, fd):
+        self._socket = socket.socket(fileno=fd)
+        self._socket.setblocking(True)
+        self._sending = threading.Lock()
+        self._asking = threading.Lock()
+        self._replies = None
+
+    def send(self, kind, *payload):
+        size = sum(len(p) for p in payload)
+        with self._sending:
+            self._socket.sendall(b"".join((_FRAME.pack(size, kind),) + payload))
+
+    def send_json(self, kind, message):
+        self.send(kind, json.dumps(message).encode("utf-8"))
+
+    def receive(self):
+        """Return the next frame as (kind, payload); (0, b"") at the end."""
+        head = self._exactly(_FRAME.size)
+        if head is None:
+            return 0, b""
+        size, kind = _FRAME.unpack(head)
+        payload = self._exactly(size)
+        return (0, b"") if payload is None else (kind, payload)
+
+    def _exactly(self, size):
+        parts = []
+        while size > 0:
+            try:
+                part = self._socket.recv(min(size, 1 << 20))
+            except ConnectionError:
+                return None
+            if not part:
+                return None
+            parts.append(part)
+            size -= len(part)
+        return b"".join(parts)
+
+    def close(self):
+        """End the connection. A receive that waits returns."""
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+        self._socket.close()
+
+
+def log(level, text):
+    """Write a line to the server's log: "error", "warn", "info" or "verbose"."""
+    link = getattr(_links, "link", _last_link)
+    if link is None:
+        print(text, file=sys.stderr)
+        return
+    link.send_json(LOG, {"level": level, "text": str(text)})
+
+
+def run(fds, load=None):
+    """Be a worker on these descriptors until the server says otherwise: memory,
+    ring, back, socket. It runs in the calling thread, takes the descriptors over
+    and changes nothing else of the process."""
+    global _last_link
+    link = Link(fds[3])
+    _links.link = _last_link = link
+    try:
+        kind, payload = link.receive()
+        if kind != INIT:
+            return False
+        init = json.loads(payload)
+        if load is None:
+            from shoal._load import load
+        return _live(link, fds, init, load)
+    finally:
+        for fd in fds[:3]:
+            os.close(fd)
+        link.close()
+
+
+def _live(link, fds, init, load):
+    try:
+        handler = load(init)
+        if init["mode"] == "describe":
+            link.send_json(DESCRIBED, {"config": handler.describe()})
+            return True
+        from shoal import _wire
+
+        channel = _wire.Channel(fds[0], fds[1], fds[2], init["wire"])
+        channel.note = lambda text: log("warn", text)
+        handler.start()
+    except Exception as e:
+        link.send_json(FAILED, {"error": _last_line(e), "traceback": traceback.format_exc()})
+        return False
+    gc.collect()
+    gc.freeze()  # what the model loaded stays: there is no need to look at it again and again
+    threading.Thread(target=_listen, args=(link, channel), name="shoal-link", daemon=True).start()
+    link.send_json(READY, {})
+    channel.serve(lambda batch: _execute(handler, batch))
+    handler.close()
+    return True
+
+
+def _listen(link, channel):
+    """Wait for what the server has to say besides batches."""
+    while True:
+        kind, payload = link.receive()
+        if kind == CANCEL:
+            channel.cancel(*_CANCEL.unpack(payload))
+        elif kind == REPLY:
+            link.replied(payload)
+        elif kind in (CLOSE, 0):
+            channel.close()
+            return
+
+
+def _execute(handler, batch):
+    """Run a batch, so that every request of it has an answer."""
+    try:
+        handler.execute(batch)
+    except Exception as e:
+        log("error", traceback.format_exc())
+        batch.fail(_last_line(e))
+        traceback.clear_frames(e.__traceback__)  # they may hold inputs
+    else:
+        if batch.unanswered():
+            batch.fail("the model's execute returned without an answer to this request")
+
+
+def _last_line(e):
+    return traceback.format_exception_only(type(e), e)[-1].strip()
+
+
+def main():
+    """Run as a process of its own."""
+    fds = [int(n) for n in os.environ.pop(FDS_ENV).split(",")]
+    for fd in fds:
+        os.set_inheritable(fd, False)
+    if "SHOAL_ATTACH" in os.environ:
+        from shoal import _attach
+
+        return _attach.relay(fds)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the server's to act on
+    # What a model prints must be there line by line, whatever comes of it.
+    sys.stdout.reconfigure(line_buffering=True)
+    sys.exit(0 if run(fds) else 1)
