@@ -17,7 +17,7 @@ import (
 // lower floors, and those below its own folder; what stands on one floor does
 // not know its neighbours.
 var floors = [][]string{
-	{"internal/tensor", "internal/status", "internal/race", "internal/histogram"},
+	{"internal/tensor", "internal/status", "internal/race", "internal/histogram", "python"},
 	{"internal/model/modelpb", "internal/shm"},
 	{"internal/infer", "internal/model", "internal/worker"},
 	{"internal/backend"},
@@ -25,7 +25,7 @@ var floors = [][]string{
 	{"internal/backend/onnx/ort"},
 	{"internal/backend/onnx/library"},
 	{"internal/backend/onnx/onnxtest"},
-	{"internal/backend/identity", "internal/backend/onnx", "internal/repository"},
+	{"internal/backend/identity", "internal/backend/onnx", "internal/backend/python", "internal/repository"},
 	{"internal/engine"},
 	{"internal/protocol/kservegrpc/inferencepb"},
 	{"internal/protocol/kservehttp", "internal/protocol/kservegrpc", "internal/metrics", "internal/demo", "internal/load", "internal/top"},

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strconv"
 	"text/tabwriter"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"shoal/internal/backend/identity"
 	"shoal/internal/backend/onnx"
 	"shoal/internal/backend/onnx/library"
+	"shoal/internal/backend/python"
 	"shoal/internal/demo"
 	"shoal/internal/engine"
 	"shoal/internal/shm"
@@ -136,7 +138,22 @@ func (f *serveFlags) backends(log *slog.Logger) ([]backend.Backend, error) {
 		Config:  mergeSettings(settings[""], settings["onnxruntime"]),
 		Logger:  log,
 	})
-	return []backend.Backend{identity.Backend{}, ort}, nil
+	workers := python.New(python.Options{
+		Python: f.python, Environ: os.Environ(), Cache: cacheFolder(),
+		Config: mergeSettings(settings[""], settings["python"]),
+		Logger: log,
+	})
+	return []backend.Backend{identity.Backend{}, ort, workers}, nil
+}
+
+// cacheFolder returns where things are unpacked that can be made again, "" when
+// the user has no such place.
+func cacheFolder() string {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(dir, "shoal")
 }
 
 // mergeSettings returns the settings for all backends with one's own over them.

@@ -35,6 +35,7 @@ type serveFlags struct {
 	loadThreads    int
 	backendConfig  []string
 	library        string
+	python         string
 	rateLimit      string
 	rateResources  []string
 
@@ -114,6 +115,7 @@ func (f *serveFlags) add(cmd *cobra.Command, def serveDefaults) {
 	g.number(&f.loadThreads, "model-load-thread-count", 4, "how many models load at once")
 	g.texts(&f.backendConfig, "backend-config", "`setting` of a backend: [backend,]name=value, such as onnxruntime,default-max-batch-size=8")
 	g.text(&f.library, "onnxruntime-library", "", "`path` of ONNX Runtime's library; `shoal runtime list` shows what is found without")
+	g.text(&f.python, "python", "", "`path` of the Python (3.9 or newer, with numpy) that runs Python models, or of a virtual environment; python3 when empty")
 	g.text(&f.rateLimit, "rate-limit", "off", "execution_count: hold instances back by the resources that their rate_limiter names; off: let all run")
 	g.texts(&f.rateResources, "rate-limit-resource", "`amount` of a resource: name:count[:device]; without a device, of a global one or on every device")
 	g = group(cmd, "Shared memory")

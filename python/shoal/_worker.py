@@ -7,6 +7,7 @@ log, metrics, and the answers of decoupled models.
 """
 
 import gc
+import importlib
 import json
 import os
 import signal
@@ -101,8 +102,6 @@ def run(fds, load=None):
         if kind != INIT:
             return False
         init = json.loads(payload)
-        if load is None:
-            from shoal._load import load
         return _live(link, fds, init, load)
     finally:
         for fd in fds[:3]:
@@ -112,6 +111,8 @@ def run(fds, load=None):
 
 def _live(link, fds, init, load):
     try:
+        if load is None:
+            load = importlib.import_module(init.get("handler") or "shoal._load").load
         handler = load(init)
         if init["mode"] == "describe":
             link.send_json(DESCRIBED, {"config": handler.describe()})

@@ -1,0 +1,129 @@
+package python
+
+import (
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"shoal/internal/backend"
+	"shoal/internal/model/modelpb"
+	"shoal/internal/status"
+)
+
+// threadVariables are read by the libraries that start threads of their own.
+var threadVariables = []string{"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"}
+
+// environment returns the variables of the worker at p: those of the server, what
+// keeps workers from getting into each other's way, and the model's own.
+func (b *Backend) environment(set settings, p backend.Placement) ([]string, error) {
+	env := newVariables(b.options.Environ)
+	for _, name := range []string{"PYTHONHOME", "PYTHONSTARTUP", "PYTHONINSPECT"} {
+		env.drop(name) // they are about another interpreter, or a person at a terminal
+	}
+	env.set("PYTHONUNBUFFERED", "1")
+	env.setMissing("PYTHONIOENCODING", "utf-8")
+	threads := strconv.Itoa(max(1, runtime.GOMAXPROCS(0)/max(1, p.Count)))
+	for _, name := range threadVariables {
+		env.setMissing(name, threads)
+	}
+	if set.packed != "" {
+		env.activate(set.packed)
+	}
+	if p.Kind == modelpb.ModelInstanceGroup_KIND_GPU {
+		device, err := visibleDevice(env.get("CUDA_VISIBLE_DEVICES"), p.GPU)
+		if err != nil {
+			return nil, err
+		}
+		env.set("CUDA_VISIBLE_DEVICES", device)
+	}
+	for _, v := range set.env {
+		name, value, _ := strings.Cut(v, "=")
+		env.set(name, value)
+	}
+	return env.list, nil
+}
+
+// visibleDevice returns the name of a device by its number among those that the
+// server itself is allowed to see.
+func visibleDevice(visible string, gpu int) (string, error) {
+	if visible == "" {
+		return strconv.Itoa(gpu), nil
+	}
+	devices := strings.Split(visible, ",")
+	if gpu >= len(devices) {
+		return "", status.Errorf(status.InvalidArgument, "instance_group.gpus has %d, but CUDA_VISIBLE_DEVICES=%s has %d devices", gpu, visible, len(devices))
+	}
+	return strings.TrimSpace(devices[gpu]), nil
+}
+
+// variables are an environment. A name is in it once.
+type variables struct {
+	list []string
+	at   map[string]int
+}
+
+func newVariables(from []string) *variables {
+	v := &variables{at: make(map[string]int)}
+	for _, entry := range from {
+		if name, value, ok := strings.Cut(entry, "="); ok {
+			v.set(name, value)
+		}
+	}
+	return v
+}
+
+func (v *variables) get(name string) string {
+	if i, ok := v.at[name]; ok {
+		return v.list[i][len(name)+1:]
+	}
+	return ""
+}
+
+func (v *variables) set(name, value string) {
+	entry := name + "=" + value
+	if i, ok := v.at[name]; ok {
+		v.list[i] = entry
+		return
+	}
+	v.at[name] = len(v.list)
+	v.list = append(v.list, entry)
+}
+
+func (v *variables) setMissing(name, value string) {
+	if _, ok := v.at[name]; !ok {
+		v.set(name, value)
+	}
+}
+
+func (v *variables) drop(name string) {
+	i, ok := v.at[name]
+	if !ok {
+		return
+	}
+	v.list = append(v.list[:i], v.list[i+1:]...)
+	delete(v.at, name)
+	for n, j := range v.at {
+		if j > i {
+			v.at[n] = j - 1
+		}
+	}
+}
+
+// activate makes the programs and libraries of an environment's folder those
+// that are found first, as its own activate script does.
+func (v *variables) activate(folder string) {
+	v.prepend("PATH", filepath.Join(folder, "bin"))
+	v.prepend("LD_LIBRARY_PATH", filepath.Join(folder, "lib"))
+	v.set("CONDA_PREFIX", folder)
+	v.drop("VIRTUAL_ENV")
+	v.drop("PYTHONPATH")
+}
+
+func (v *variables) prepend(name, folder string) {
+	if old := v.get(name); old != "" {
+		folder = fmt.Sprintf("%s%c%s", folder, filepath.ListSeparator, old)
+	}
+	v.set(name, folder)
+}

@@ -1,0 +1,40 @@
+package python
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// pid returns the process id of the instance's worker.
+func (in *instance) pid() int {
+	l, err := in.sup.Acquire()
+	if err != nil {
+		return 0
+	}
+	defer in.sup.Release(l)
+	return l.process.PID()
+}
+
+// childCPU reads the processor time of another process, to a nanosecond.
+func childCPU(t testing.TB, pid int) (total time.Duration) {
+	t.Helper()
+	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, task := range tasks {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/schedstat", pid, task.Name()))
+		if err != nil {
+			continue
+		}
+		var ns int64
+		if _, err := fmt.Sscan(strings.Fields(string(text))[0], &ns); err != nil {
+			t.Fatal(err)
+		}
+		total += time.Duration(ns)
+	}
+	return total
+}

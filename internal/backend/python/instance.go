@@ -1,0 +1,126 @@
+package python
+
+import (
+	"errors"
+	"time"
+
+	"shoal/internal/infer"
+	"shoal/internal/status"
+	"shoal/internal/worker"
+)
+
+// An instance runs batches in one worker, one at a time.
+type instance struct {
+	model *loaded
+	name  string
+	sup   *worker.Supervisor[*link]
+	born  time.Time
+
+	sequence uint64
+	live     []*infer.Request // those of the batch at hand that are to run; stale between runs
+	layout   layout
+	reader   reader
+	scratch  []byte
+}
+
+// Run implements backend.Instance.
+func (in *instance) Run(b *infer.Batch) error {
+	rows := in.admit(b.Requests)
+	if len(in.live) == 0 {
+		return nil // each request has its error
+	}
+	if limit := in.model.sig.MaxBatch; limit > 0 && rows > limit {
+		return status.Errorf(status.Internal, "batch size %d for '%s', max allowed is %d", rows, in.model.sig.Name, limit)
+	}
+	l, err := in.sup.Acquire()
+	if err != nil {
+		return err
+	}
+	s, err := l.mem.take()
+	if err != nil {
+		in.sup.Release(l)
+		return in.fault(err)
+	}
+	size, err := in.gather(s, in.live, rows)
+	if err != nil {
+		l.mem.put(s)
+		in.sup.Release(l)
+		return in.fault(err)
+	}
+	b.Times.InputsReady = in.now()
+	err = in.exchange(l, s, size)
+	b.Times.OutputsOut = in.now()
+	if err == nil {
+		err = in.reader.read(s, in.sequence, in.live, rows)
+	}
+	if err != nil {
+		return in.lost(l, s, err)
+	}
+	l.handler.Add(int64(in.reader.handler))
+	in.sup.Release(l)
+	in.hand(s)
+	return nil
+}
+
+// now returns the time, from one reading of the clock: time.Now makes two.
+func (in *instance) now() time.Time { return in.born.Add(time.Since(in.born)) }
+
+// exchange has the worker run the batch in the slot.
+func (in *instance) exchange(l *link, s *slot, size int) error {
+	if err := l.mem.send(s, size); err != nil {
+		return err
+	}
+	if err := l.mem.wait(); err != nil {
+		return err
+	}
+	if l.silent.Load() {
+		return errSilent
+	}
+	return nil
+}
+
+var errSilent = errors.New("the worker closed its connection to the server")
+
+// lost ends a worker that did not answer, or not in a way that can be read.
+func (in *instance) lost(l *link, s *slot, fault error) error {
+	err := in.sup.Lost(l, fault)
+	l.mem.drop(s)
+	return err
+}
+
+// hand makes the slot the owner of the responses' memory.
+func (in *instance) hand(s *slot) {
+	owned := int32(0)
+	for _, r := range in.live {
+		if r.Err == nil {
+			owned++
+		}
+	}
+	if in.reader.kept {
+		owned++ // for the handler: the slot does not come back
+	}
+	if owned == 0 {
+		s.mem.put(s)
+		return
+	}
+	s.refs.Store(owned)
+	for _, r := range in.live {
+		if r.Err == nil {
+			r.Response.Own(s)
+		}
+	}
+}
+
+// fault gives an error of ours its code and the model's name.
+func (in *instance) fault(err error) error {
+	var se *status.Error
+	if errors.As(err, &se) {
+		return err
+	}
+	return status.Wrap(status.Internal, err, "model '"+in.model.sig.Name+"' could not be run; the server's log has the details")
+}
+
+// Close implements backend.Instance.
+func (in *instance) Close() error {
+	return in.sup.Close()
+}

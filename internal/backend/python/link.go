@@ -1,0 +1,234 @@
+package python
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"shoal/internal/status"
+	"shoal/internal/worker"
+)
+
+// A link is a running worker: its process, and the memory and the socket that it
+// shares with us. A worker.Supervisor looks after it.
+type link struct {
+	name    string
+	log     *slog.Logger
+	mem     *memory
+	process *worker.Process
+	socket  *os.File
+	first   chan frame    // what the worker says of its start
+	gone    chan struct{} // closed when all of it is given back
+	silent  atomic.Bool   // nothing will come from the worker any more
+	handler atomic.Int64  // nanoseconds in the handler
+
+	sending sync.Mutex
+}
+
+// A frame is a message on the socket.
+type frame struct {
+	kind    byte
+	payload []byte
+}
+
+// maxFrame bounds a frame from a worker.
+const maxFrame = 1 << 30
+
+// startLink starts a worker and gives it its first message. It returns when the
+// process runs; what the worker says to that is in first.
+func startLink(cmd worker.Command, first []byte) (*link, error) {
+	l := &link{name: cmd.Name, log: cmd.Log.With("model", cmd.Model, "instance", cmd.Name), first: make(chan frame, 1), gone: make(chan struct{})}
+	var err error
+	if l.mem, err = newMemory(cmd.Name); err != nil {
+		return nil, err
+	}
+	var theirs *os.File
+	if l.socket, theirs, err = socketpair(); err != nil {
+		l.mem.close()
+		return nil, err
+	}
+	cmd.Files = []*os.File{l.mem.file, l.mem.ring, l.mem.back, theirs}
+	cmd.Env = append(cmd.Env[:len(cmd.Env):len(cmd.Env)], "SHOAL_WORKER_FDS=3,4,5,6")
+	cmd.Ask = func() { _ = l.send(frameClose, nil) } // one that is gone need not be asked
+	l.process, err = worker.Start(cmd)
+	theirs.Close()
+	if err != nil {
+		l.socket.Close()
+		l.mem.close()
+		return nil, err
+	}
+	var reader sync.WaitGroup
+	reader.Go(l.receive)
+	go l.bury(&reader)
+	_ = l.send(frameInit, first) // if it is gone already, the reader tells
+	return l, nil
+}
+
+// bury gives everything back when the process is gone.
+func (l *link) bury(reader *sync.WaitGroup) {
+	<-l.process.Done()
+	l.socket.Close()
+	reader.Wait()
+	l.hush()
+	l.mem.retire()
+	close(l.gone)
+}
+
+// hush says that nothing will come any more, also to who is waiting.
+func (l *link) hush() {
+	if !l.silent.Swap(true) {
+		l.mem.wake()
+	}
+}
+
+// Done implements worker.Worker.
+func (l *link) Done() <-chan struct{} { return l.gone }
+
+// Err implements worker.Worker.
+func (l *link) Err() error { return l.process.Err() }
+
+// Kill implements worker.Worker.
+func (l *link) Kill(why error) { l.process.Kill(why) }
+
+// Stop implements worker.Worker.
+func (l *link) Stop() {
+	l.process.Stop()
+	<-l.gone
+}
+
+// send writes a frame.
+func (l *link) send(kind byte, payload []byte) error {
+	b := make([]byte, 5, 5+len(payload))
+	binary.LittleEndian.PutUint32(b, uint32(len(payload)))
+	b[4] = kind
+	l.sending.Lock()
+	defer l.sending.Unlock()
+	_, err := l.socket.Write(append(b, payload...))
+	return err
+}
+
+// receive reads frames until the worker's end of the socket closes.
+func (l *link) receive() {
+	defer close(l.first)
+	defer l.hush()
+	r := bufio.NewReader(l.socket)
+	for {
+		f, err := readFrame(r)
+		if err != nil {
+			if errors.Is(err, errWire) {
+				l.process.Kill(err)
+			}
+			return
+		}
+		l.take(f)
+	}
+}
+
+// readFrame reads the next frame.
+func readFrame(r io.Reader) (frame, error) {
+	var head [5]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return frame{}, err
+	}
+	size := binary.LittleEndian.Uint32(head[:])
+	if size > maxFrame {
+		return frame{}, wireFault("a message of %d bytes, and at most %d are read", size, maxFrame)
+	}
+	var b bytes.Buffer // it grows as the bytes come, however many were promised
+	if _, err := io.CopyN(&b, r, int64(size)); err != nil {
+		return frame{}, err
+	}
+	return frame{head[4], b.Bytes()}, nil
+}
+
+// take acts on a frame.
+func (l *link) take(f frame) {
+	switch f.kind {
+	case frameReady, frameDescribed, frameFailed:
+		select {
+		case l.first <- f:
+		default: // only the first such counts
+		}
+	case frameLog:
+		l.logLine(f.payload)
+	}
+}
+
+// logLine writes what the handler logs.
+func (l *link) logLine(payload []byte) {
+	var m struct{ Level, Text string }
+	if json.Unmarshal(payload, &m) != nil {
+		return
+	}
+	level := slog.LevelInfo
+	switch m.Level {
+	case "error":
+		level = slog.LevelError
+	case "warn":
+		level = slog.LevelWarn
+	case "verbose":
+		level = slog.LevelDebug
+	}
+	l.log.Log(context.Background(), level, m.Text)
+}
+
+// await returns the worker's first message, which must be of that kind, or why
+// there is none. After an error the worker is gone.
+func (l *link) await(ctx context.Context, kind byte) ([]byte, error) {
+	var f frame
+	var ok bool
+	select {
+	case f, ok = <-l.first:
+	case <-ctx.Done():
+		l.Kill(ctx.Err())
+		<-l.gone
+		return nil, fmt.Errorf("worker %s: %w", l.name, ctx.Err())
+	}
+	if ok && f.kind == kind {
+		return f.payload, nil
+	}
+	if !ok {
+		l.settle()
+		return nil, l.deathAtStart()
+	}
+	l.settle()
+	if f.kind != frameFailed {
+		return nil, status.Errorf(status.Internal, "worker %s: an unexpected message of kind %d at its start", l.name, f.kind)
+	}
+	var m struct{ Error, Traceback string }
+	if err := json.Unmarshal(f.payload, &m); err != nil {
+		return nil, status.Wrap(status.Internal, err, "worker "+l.name+" did not start and does not say why")
+	}
+	return nil, status.Errorf(status.Internal, "%s\n%s", m.Error, strings.TrimSpace(m.Traceback))
+}
+
+// settle waits for the end of a worker that has failed.
+func (l *link) settle() {
+	l.socket.Close() // it ends when it sees that
+	l.process.Stop()
+	<-l.gone
+}
+
+// deathAtStart says how a worker ended that never got ready.
+func (l *link) deathAtStart() error {
+	err := l.process.Err()
+	var exit *worker.Exit
+	if !errors.As(err, &exit) {
+		return status.Wrap(status.Internal, err, "worker "+l.name+" did not start")
+	}
+	msg := fmt.Sprintf("worker %s did not start: %s", l.name, exit.Reason())
+	if len(exit.Stderr) > 0 {
+		msg += "; the end of its stderr:\n" + strings.Join(exit.Stderr, "\n")
+	}
+	return status.Wrap(status.Internal, err, msg)
+}

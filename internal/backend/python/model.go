@@ -1,0 +1,177 @@
+package python
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"shoal/internal/backend"
+	"shoal/internal/model"
+	"shoal/internal/model/modelpb"
+	"shoal/internal/status"
+	"shoal/internal/worker"
+)
+
+// loaded is an open model.
+type loaded struct {
+	backend *Backend
+	src     backend.Source
+	cfg     *modelpb.ModelConfig
+	sig     *model.Signature
+	set     settings
+	inputs  []port
+	outputs []port
+}
+
+// Open implements backend.Backend.
+func (b *Backend) Open(ctx context.Context, src backend.Source, cfg *modelpb.ModelConfig, sig *model.Signature) (backend.Model, error) {
+	set, err := b.settings(src, cfg)
+	if err != nil {
+		return nil, forModel(src.Model, err)
+	}
+	m := &loaded{backend: b, src: src, cfg: cfg, sig: sig, set: set}
+	if len(cfg.GetBatchInput())+len(cfg.GetBatchOutput()) > 0 {
+		return nil, status.Errorf(status.InvalidArgument, "model '%s': batch_input and batch_output are not for Python models, which see each request's own shapes; leave them out", src.Model)
+	}
+	for _, t := range sig.Inputs {
+		m.inputs = append(m.inputs, newPort(t, sig.MaxBatch > 0))
+	}
+	for _, t := range sig.Outputs {
+		m.outputs = append(m.outputs, newPort(t, sig.MaxBatch > 0))
+	}
+	return m, ctx.Err()
+}
+
+// Start implements backend.Model.
+func (m *loaded) Start(ctx context.Context, p backend.Placement) (backend.Instance, error) {
+	limits := worker.DefaultLimits()
+	limits.Start, limits.Run = m.set.startTimeout, m.set.runTimeout
+	in := &instance{model: m, name: p.Name}
+	in.born = m.backend.born
+	in.reader.model, in.reader.limit = m, m.set.maxResult
+	var err error
+	in.sup, err = worker.Supervise(ctx, worker.Config[*link]{
+		Model: m.sig.Name, Name: p.Name, Log: m.backend.log, Limits: limits,
+		Start: func(ctx context.Context) (*link, error) { return m.startWorker(ctx, p) },
+	})
+	if err != nil {
+		return nil, forModel(m.sig.Name, err)
+	}
+	return in, nil
+}
+
+// startWorker starts a worker and returns when it has loaded the model.
+func (m *loaded) startWorker(ctx context.Context, p backend.Placement) (*link, error) {
+	first, err := m.firstMessage(p)
+	if err != nil {
+		return nil, err
+	}
+	cmd, err := m.backend.command(m.src, m.set, p)
+	if err != nil {
+		return nil, err
+	}
+	l, err := startLink(cmd, first)
+	if err != nil {
+		return nil, m.backend.startFault(cmd, err)
+	}
+	if _, err := l.await(ctx, frameReady); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// An initMessage is what a worker is told first.
+type initMessage struct {
+	Mode         string          `json:"mode"`              // "serve" or "describe"
+	Handler      string          `json:"handler,omitempty"` // the module that runs the model; that of model.py files when empty
+	ModelName    string          `json:"model_name"`
+	Version      int64           `json:"version"`
+	Repository   string          `json:"repository"`  // the model's folder
+	VersionDir   string          `json:"version_dir"` // the version's
+	ModelFile    string          `json:"model_file"`
+	InstanceName string          `json:"instance_name"`
+	InstanceKind string          `json:"instance_kind"`
+	DeviceID     int             `json:"device_id"`
+	Config       json.RawMessage `json:"config"`
+	Wire         *wireMessage    `json:"wire,omitempty"`
+}
+
+// A wireMessage is what the worker's end of the shared memory has to know.
+type wireMessage struct {
+	Inputs      []string `json:"inputs"`
+	Outputs     []string `json:"outputs"`
+	OutputTypes []int    `json:"output_types"`
+	Batched     bool     `json:"batched"`
+	Decoupled   bool     `json:"decoupled"`
+	Limit       int      `json:"limit"` // bytes of a batch's outputs
+}
+
+func (b *Backend) newInitMessage(mode string, src backend.Source, cfg *modelpb.ModelConfig) (initMessage, error) {
+	msg := initMessage{Mode: mode, Handler: b.handler, ModelName: src.Model, Version: src.Version, Config: model.JSON(cfg)}
+	var err error
+	if msg.Repository, err = filepath.Abs(src.Root); err != nil {
+		return msg, err
+	}
+	if msg.VersionDir, err = filepath.Abs(src.Dir); err != nil {
+		return msg, err
+	}
+	if file := modelFile(msg.VersionDir, cfg); exists(file) {
+		msg.ModelFile = file
+	}
+	return msg, nil
+}
+
+func modelFile(dir string, cfg *modelpb.ModelConfig) string {
+	name := cfg.GetDefaultModelFilename()
+	if name == "" {
+		name = "model.py"
+	}
+	return filepath.Join(dir, name)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+func (m *loaded) firstMessage(p backend.Placement) ([]byte, error) {
+	msg, err := m.backend.newInitMessage("serve", m.src, m.cfg)
+	if err != nil {
+		return nil, err
+	}
+	msg.InstanceName, msg.InstanceKind, msg.DeviceID = p.Name, kindName(p.Kind), p.GPU
+	if p.Kind == modelpb.ModelInstanceGroup_KIND_GPU {
+		msg.DeviceID = 0 // the only one that the worker can see
+	}
+	w := &wireMessage{Inputs: []string{}, Outputs: []string{}, OutputTypes: []int{}, Batched: m.sig.MaxBatch > 0, Decoupled: m.cfg.GetModelTransactionPolicy().GetDecoupled(), Limit: m.set.maxResult}
+	for i := range m.inputs {
+		w.Inputs = append(w.Inputs, m.inputs[i].Name)
+	}
+	for i := range m.outputs {
+		w.Outputs = append(w.Outputs, m.outputs[i].Name)
+		w.OutputTypes = append(w.OutputTypes, int(m.outputs[i].Type))
+	}
+	msg.Wire = w
+	return json.Marshal(msg)
+}
+
+// kindName returns a kind as Triton's models know it.
+func kindName(k modelpb.ModelInstanceGroup_Kind) string {
+	switch k {
+	case modelpb.ModelInstanceGroup_KIND_GPU:
+		return "GPU"
+	case modelpb.ModelInstanceGroup_KIND_MODEL:
+		return "MODEL"
+	}
+	return "CPU"
+}
+
+// Close implements backend.Model.
+func (m *loaded) Close() error { return nil }
+
+// forModel puts the model's name in front of a public error.
+func forModel(name string, err error) error {
+	return status.Wrap(status.CodeOf(err), err, fmt.Sprintf("model '%s': %s", name, status.Public(err)))
+}

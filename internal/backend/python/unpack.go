@@ -1,0 +1,103 @@
+package python
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// unpackCode writes the worker's code into the cache, unless it is there, and
+// returns its folder. The folder's name is made of the content, so that servers
+// of several builds do not touch each other's.
+func unpackCode(files fs.FS, cache string) (string, error) {
+	if cache == "" {
+		return "", errors.New("there is no folder to unpack the Python worker into; set HOME or XDG_CACHE_HOME")
+	}
+	content, name, err := readCode(files)
+	if err != nil {
+		return "", err
+	}
+	folder := filepath.Join(cache, "python-"+name)
+	if sameCode(folder, content) {
+		return folder, nil
+	}
+	err = intoPlace(folder, func(temp string) error {
+		for path, data := range content {
+			to := filepath.Join(temp, filepath.FromSlash(path))
+			if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+				return err
+			}
+			if err := os.WriteFile(to, data, 0o644); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil && !sameCode(folder, content) {
+		return "", fmt.Errorf("unpack the Python worker: %w", err)
+	}
+	return folder, nil
+}
+
+// readCode returns the files by their paths and a name made of all of them.
+func readCode(files fs.FS) (map[string][]byte, string, error) {
+	content, sum := make(map[string][]byte), sha256.New()
+	err := fs.WalkDir(files, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := fs.ReadFile(files, path)
+		if err != nil {
+			return err
+		}
+		content[path] = data
+		fmt.Fprintf(sum, "%s %d\n", path, len(data))
+		sum.Write(data)
+		return nil
+	})
+	return content, hex.EncodeToString(sum.Sum(nil))[:16], err
+}
+
+// sameCode reports whether a folder has these files.
+func sameCode(folder string, content map[string][]byte) bool {
+	for path, want := range content {
+		got, err := os.ReadFile(filepath.Join(folder, filepath.FromSlash(path)))
+		if err != nil || !bytes.Equal(got, want) {
+			return false
+		}
+	}
+	return true
+}
+
+// intoPlace has fill write a folder beside the one that is wanted and then gives
+// it that name, so that nobody ever sees half of it. When another process was
+// faster it fails; what that one made is as good.
+func intoPlace(folder string, fill func(temp string) error) error {
+	parent := filepath.Dir(folder)
+	if err := os.MkdirAll(parent, 0o700); err != nil {
+		return err
+	}
+	temp, err := os.MkdirTemp(parent, ".unpack-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(temp) }() // after the renaming there is nothing left of it
+	inside := filepath.Join(temp, "content")
+	if err := os.Mkdir(inside, 0o755); err != nil {
+		return err
+	}
+	if err := fill(inside); err != nil {
+		return err
+	}
+	if _, err := os.Lstat(folder); err == nil {
+		if err := os.Rename(folder, filepath.Join(temp, "old")); err != nil {
+			return err
+		}
+	}
+	return os.Rename(inside, folder)
+}
