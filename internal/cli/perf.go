@@ -81,7 +81,7 @@ shoal perf diff compares two results that --json wrote.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := f.settings(cmd)
 			if err == nil {
-				err = s.Check()
+				err = errors.Join(s.Check(), f.pictures.check())
 			}
 			if err != nil {
 				return misused(cmd, err)
@@ -220,7 +220,8 @@ func (f *perfFlags) write(cmd *cobra.Command, session *perf.Session, r *perf.Res
 		writeFile(f.csv, csv),
 		writeFile(f.export, export),
 		writeFile(noDash(f.json), result),
-		f.writeHDR(r))
+		f.writeHDR(r),
+		f.pictures.write(r))
 }
 
 func noDash(path string) string {

@@ -65,6 +65,7 @@ type perfFlags struct {
 	export     string
 	json       string
 	serverPID  int
+	pictures   perfPictures
 
 	perfStats
 
@@ -157,6 +158,7 @@ func (f *perfFlags) addOutput(cmd *cobra.Command) {
 	g.toggle(&f.verboseCSV, "verbose-csv", "more columns in the CSV")
 	g.text(&f.json, "json", "", "write everything that was measured, histograms included, to this `file`; - is standard output, and the report goes to standard error")
 	g.text(&f.export, "profile-export-file", "", "write every request and answer to this new `file`, in perf_analyzer's layout")
+	f.pictures.add(g)
 	g.toggle(&f.metrics, "collect-metrics", "read the server's GPU metrics while measuring")
 	g.text(&f.metricsURL, "metrics-url", "", "`URL` of the metrics (default: the server's host, port 8002, /metrics)")
 	g.number(&f.metricsInterval, "metrics-interval", 1000, "`milliseconds` between two readings of the metrics")

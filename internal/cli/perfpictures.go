@@ -1,0 +1,49 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"shoal/internal/perf"
+	"shoal/internal/perf/page"
+)
+
+// perfPictures are the flags of perf for those who look rather than read.
+type perfPictures struct {
+	html string
+	plot string
+}
+
+func (p *perfPictures) add(g *flagGroup) {
+	g.text(&p.html, "html", "", "write a page with all charts, tables and data to this `file`; it needs no network and may be sent on")
+	g.text(&p.html, "report-html", "", "the same as --html")
+	g.note("report-html").Hidden = true
+	g.text(&p.plot, "plot", "", "write a picture of throughput, latency and where the time goes to this `file`, .svg or .png")
+}
+
+// check holds the flags against what can be written.
+func (p *perfPictures) check() error {
+	if end := strings.ToLower(filepath.Ext(p.plot)); p.plot != "" && end != ".svg" && end != ".png" {
+		return fmt.Errorf("--plot is %q, want a name that ends in .svg or .png", p.plot)
+	}
+	return nil
+}
+
+// write writes the files that were asked for.
+func (p *perfPictures) write(r *perf.Result) error {
+	return errors.Join(
+		writeFile(p.html, func(w io.Writer) error { return page.Write(w, r) }),
+		writeFile(p.plot, func(w io.Writer) error { return p.draw(w, r) }))
+}
+
+func (p *perfPictures) draw(w io.Writer, r *perf.Result) error {
+	d := page.Plot(r)
+	if strings.EqualFold(filepath.Ext(p.plot), ".png") {
+		return d.PNG(w)
+	}
+	_, err := io.WriteString(w, d.File())
+	return err
+}

@@ -1,0 +1,118 @@
+package chart
+
+// A Line joins points; it may show them, too.
+type Line struct {
+	Points []Point
+	Tips   []string // of the points; nil: none
+	Colour Colour
+	Width  float64 // 0 means 2
+	Dashed bool
+	Dots   bool // show the points
+	Second bool // by the axis at the right
+}
+
+func (l Line) draw(f *frame) {
+	var path []Point
+	for _, p := range l.Points {
+		path = append(path, f.at(p, l.Second))
+	}
+	width := l.Width
+	if width == 0 {
+		width = 2
+	}
+	if len(path) > 1 {
+		f.add(Shape{Points: path, Stroke: l.Colour, Width: width, Dashed: l.Dashed})
+	}
+	if !l.Dots {
+		return
+	}
+	for i, p := range l.Points {
+		s := Shape{Radius: 3.5, At: f.at(p, l.Second), Fill: l.Colour, Stroke: Paper, Width: 1}
+		if i < len(l.Tips) {
+			s.Tip = l.Tips[i]
+		}
+		f.add(s)
+	}
+}
+
+// A Ring is a single point that stands out or, with its paper showing, steps
+// back.
+type Ring struct {
+	At     Point
+	Colour Colour
+	Radius float64
+	Second bool
+	Filled bool
+	Tip    string
+}
+
+func (r Ring) draw(f *frame) {
+	s := Shape{Radius: r.Radius, At: f.at(r.At, r.Second), Stroke: r.Colour, Fill: Paper, Width: 1.6, Tip: r.Tip}
+	if r.Filled {
+		s.Fill = r.Colour
+	}
+	f.add(s)
+}
+
+// A Bar stands between two values of the x axis, or on a band when From and To
+// lie around it.
+type Bar struct {
+	From, To  float64 // on the x axis
+	Low, High float64
+	Colour    Colour
+	Tip       string
+	Gap       float64 // pixels left free at its right
+}
+
+// widestBar keeps the bar of a single thing from filling the field.
+const widestBar = 90
+
+func (b Bar) draw(f *frame) {
+	x, right := f.x(b.From), f.x(b.To)-b.Gap
+	if spare := right - x - widestBar; spare > 0 {
+		x, right = x+spare/2, right-spare/2
+	}
+	y, bottom := f.y(b.High, false), f.y(b.Low, false)
+	if bottom <= y || right <= x {
+		return
+	}
+	f.add(Shape{Points: box(x, y, right-x, bottom-y), Closed: true, Fill: b.Colour, Tip: b.Tip})
+}
+
+// A Stretch shades a part of the x axis.
+type Stretch struct{ From, To float64 }
+
+func (s Stretch) drawBehind(f *frame) {
+	x, right := f.x(s.From), f.x(s.To)
+	f.add(Shape{Points: box(x, f.top, right-x, f.height), Closed: true, Fill: Shade})
+}
+
+func (Stretch) draw(*frame) {}
+
+// A Wall is a line across the field at a value of the x axis.
+type Wall struct {
+	X      float64
+	Colour Colour
+	Dashed bool
+}
+
+func (w Wall) draw(f *frame) {
+	x := f.x(w.X)
+	f.add(Shape{Points: []Point{{x, f.top}, {x, f.bottom()}}, Stroke: w.Colour, Width: 1.2, Dashed: w.Dashed})
+}
+
+// A Note is a few words at a point.
+type Note struct {
+	At     Point
+	DX, DY float64 // away from it, in pixels
+	Anchor Anchor
+	Text   string
+	Colour Colour
+	Second bool
+	Spare  bool // may go when there is little room
+}
+
+func (n Note) draw(f *frame) {
+	at := f.at(n.At, n.Second)
+	f.add(Shape{At: Point{at.X + n.DX, at.Y + n.DY}, Anchor: n.Anchor, Letter: "note", Fill: n.Colour, Text: n.Text, Spare: n.Spare})
+}

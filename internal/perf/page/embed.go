@@ -1,0 +1,105 @@
+package page
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/json"
+	"html/template"
+
+	"shoal/internal/load"
+	"shoal/internal/perf"
+)
+
+// maxEmbedded bounds the compressed result within the page, so that the page
+// stays small enough to be sent by mail. The --json file has no bound.
+const maxEmbedded = 260 << 10
+
+// embedCSV returns the CSV as a link that holds it.
+func embedCSV(r *perf.Result) (template.URL, error) {
+	var b bytes.Buffer
+	if err := perf.WriteCSV(&b, r, true); err != nil {
+		return "", err
+	}
+	return dataURL("text/csv", b.Bytes()), nil
+}
+
+// embedJSON returns the result, compressed, as a link that holds it, and says
+// what had to be left out.
+func embedJSON(r *perf.Result) (template.URL, string, error) {
+	var last []byte
+	note := ""
+	for _, step := range []struct {
+		thin func(*perf.Result) *perf.Result
+		note string
+	}{
+		{func(r *perf.Result) *perf.Result { return r }, ""},
+		{withoutHistograms, "Without the histograms of single windows, for size; --json writes everything."},
+		{withoutTimeline, "Without the histograms of single windows and the timeline, for size; --json writes everything."},
+		{withoutWindows, "Without the windows and the timeline, for size; --json writes everything."},
+	} {
+		data, err := compressed(step.thin(r))
+		if err != nil {
+			return "", "", err
+		}
+		last, note = data, step.note
+		if len(data) <= maxEmbedded {
+			break
+		}
+	}
+	if len(last) > maxEmbedded {
+		return "", "The result is too large for this page; --json writes it.", nil
+	}
+	return dataURL("application/gzip", last), note, nil
+}
+
+func compressed(r *perf.Result) ([]byte, error) {
+	var b bytes.Buffer
+	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+	if err != nil {
+		return nil, err
+	}
+	e := json.NewEncoder(z)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(r); err != nil {
+		return nil, err
+	}
+	err = z.Close()
+	return b.Bytes(), err
+}
+
+func dataURL(kind string, data []byte) template.URL {
+	return template.URL("data:" + kind + ";base64," + base64.StdEncoding.EncodeToString(data)) // of our own making
+}
+
+// withoutHistograms returns a copy of a result whose windows have empty
+// histograms; those of the levels stay.
+func withoutHistograms(r *perf.Result) *perf.Result {
+	return thinned(r, func(l *perf.Level) {
+		windows := make([]perf.Window, len(l.Windows))
+		for i, w := range l.Windows {
+			w.Latency, w.FromSend, w.SendLag = &load.Histogram{}, nil, nil
+			windows[i] = w
+		}
+		l.Windows = windows
+	})
+}
+
+func withoutTimeline(r *perf.Result) *perf.Result {
+	return thinned(withoutHistograms(r), func(l *perf.Level) { l.Timeline = nil })
+}
+
+func withoutWindows(r *perf.Result) *perf.Result {
+	return thinned(r, func(l *perf.Level) { l.Timeline, l.Windows = nil, []perf.Window{} })
+}
+
+// thinned returns a copy of a result with changed levels.
+func thinned(r *perf.Result, change func(*perf.Level)) *perf.Result {
+	c := *r
+	c.Levels = make([]perf.Level, len(r.Levels))
+	for i, l := range r.Levels {
+		change(&l)
+		c.Levels[i] = l
+	}
+	return &c
+}

@@ -1,0 +1,219 @@
+package page
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"shoal/internal/perf"
+	"shoal/internal/perf/chart"
+)
+
+// best returns the level with the most throughput.
+func (r *run) best() *perf.Level {
+	return slices.MaxFunc(r.levels, func(a, b *perf.Level) int {
+		return cmp.Compare(a.Merged.Throughput(), b.Merged.Throughput())
+	})
+}
+
+// lead sums the run up in a sentence.
+func (r *run) lead() string {
+	if len(r.levels) == 0 {
+		return "No request was answered."
+	}
+	l := r.best()
+	text := fmt.Sprintf("%s infer/s at %s, p50 %s, p99 %s.", chart.Number(l.Merged.Throughput()), levelName(l.Load),
+		span(l.Merged.Latency.Quantile(0.5)), span(l.Merged.Latency.Quantile(0.99)))
+	if len(r.levels) > 1 {
+		text = "At most " + text
+	}
+	return text
+}
+
+// facts are the figures that are looked for first.
+func (r *run) facts() []fact {
+	if len(r.levels) == 0 {
+		return nil
+	}
+	l := r.best()
+	list := []fact{
+		{"most throughput", chart.Number(l.Merged.Throughput()) + " infer/s"},
+		{"at", levelName(l.Load)},
+		{"p50 there", span(l.Merged.Latency.Quantile(0.5))},
+		{"p99 there", span(l.Merged.Latency.Quantile(0.99))},
+	}
+	if s := l.Merged.Server; s != nil && s.Executions > 0 {
+		list = append(list, fact{"mean batch there", chart.Number(s.MeanBatch()) + " rows"})
+	}
+	if len(r.levels) > 2 {
+		name := "not reached"
+		if r.knee != nil {
+			name = levelName(r.knee.Load)
+		}
+		list = append(list, fact{"knee", name})
+	}
+	failed, all := r.failed()
+	return append(list, fact{"failed", fmt.Sprintf("%s of %s", chart.Number(float64(failed)), chart.Number(float64(all)))})
+}
+
+// failed counts the failures and all requests of every window.
+func (r *run) failed() (failed, all int64) {
+	for i := range r.Levels {
+		for j := range r.Levels[i].Windows {
+			w := &r.Levels[i].Windows[j]
+			failed += w.Failed
+			all += w.Failed + w.Requests
+		}
+	}
+	return failed, all
+}
+
+// header says what was measured, where and how.
+func (r *run) header() []fact {
+	t, p := &r.Target, &r.Plan
+	version := t.Version
+	if version == "" {
+		version = "newest"
+	}
+	protocol := strings.ToUpper(t.Protocol)
+	if t.Protocol == perf.GRPC {
+		protocol = "gRPC"
+	}
+	if t.Streaming {
+		protocol += ", streaming"
+	}
+	list := []fact{
+		{"Model", fmt.Sprintf("%s, version %s, max_batch_size %d", t.Model, version, t.MaxBatch)},
+		{"Server", join(t.Server, t.URL, protocol)},
+		{"Client", join(r.Tool, counted(r.Host.CPUs, "core"), r.Host.CPU, r.Host.OS+"/"+r.Host.Arch)},
+		{"When", fmt.Sprintf("%s UTC, for %s", r.Started.UTC().Format(time.DateTime), r.Ended.Sub(r.Started).Round(100*time.Millisecond))},
+		{"Requests", counted(p.BatchSize, "row") + " each"},
+		{"Measured", r.method()},
+	}
+	if len(r.levels) > 0 && r.levels[0].Load.Open() {
+		list = append(list, fact{"Latency", r.clock()})
+	}
+	return list
+}
+
+// counted writes a number of things.
+func counted(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+func join(list ...string) string {
+	return strings.Join(slices.DeleteFunc(list, func(s string) bool { return s == "" }), ", ")
+}
+
+func (r *run) clock() string {
+	if r.Plan.LatencyClock == perf.SendClock {
+		return "counts from when a request was sent"
+	}
+	return "counts from when a request was due, so that waiting to be sent is part of it"
+}
+
+func (r *run) method() string {
+	p := &r.Plan
+	switch p.Mode {
+	case perf.RequestCount:
+		return fmt.Sprintf("%d requests", p.RequestCount)
+	case perf.CountWindows:
+		return fmt.Sprintf("windows of %d requests until three agree within %s %% in throughput and %s, %d at most", p.WindowCount, chart.Number(100*p.Stability), r.judgedName(), p.MaxTrials)
+	default:
+		return fmt.Sprintf("windows of %s until three agree within %s %% in throughput and %s, %d at most", span(p.Window+p.Window/5), chart.Number(100*p.Stability), r.judgedName(), p.MaxTrials)
+	}
+}
+
+// warnings are those of the run and of its levels.
+func (r *run) warnings() []string {
+	list := slices.Clone(r.Warnings)
+	for _, l := range r.levels {
+		if !l.Stable && l.Reason != "" {
+			list = append(list, levelName(l.Load)+": not stable, "+l.Reason)
+		}
+		for _, w := range l.Warnings {
+			list = append(list, levelName(l.Load)+": "+w)
+		}
+	}
+	return list
+}
+
+// A table has a heading and rows of cells; the first cell names the row.
+type table struct {
+	Head []string
+	Rows [][]string
+}
+
+// table has the figures of every level.
+func (r *run) table() table {
+	t := table{Head: []string{"load", "infer/s", "mean", "p50", "p90", "p95", "p99", "p99.9", "longest", "queue", "infer", "mean batch", "client CPU", "server CPU", "failed", "spread"}}
+	for _, l := range r.levels {
+		w := l.Merged
+		row := []string{levelName(l.Load), fmt.Sprintf("%.1f", w.Throughput()), span(w.Latency.Mean())}
+		for _, q := range []float64{0.5, 0.9, 0.95, 0.99, 0.999} {
+			row = append(row, span(w.Latency.Quantile(q)))
+		}
+		row = append(row, span(w.Latency.Max()))
+		if s := w.Server; s != nil {
+			row = append(row, span(s.Queue.Mean()), span(s.Infer.Mean()), chart.Number(s.MeanBatch()))
+		} else {
+			row = append(row, "", "", "")
+		}
+		row = append(row, span(w.ClientCPU/time.Duration(w.Requests)), "", fmt.Sprint(w.Failed), fmt.Sprintf("%.1f %%", 100*min(99, max(l.Spread.Throughput, l.Spread.Latency))))
+		if r.Target.ServerPID > 0 {
+			row[13] = span(w.ServerCPU / time.Duration(w.Requests))
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+// errors counts failures by cause and level; nil when there are none.
+func (r *run) errors() *table {
+	t := &table{Head: []string{"cause", "level", "requests", "share"}}
+	for i := range r.Levels {
+		l := &r.Levels[i]
+		counts := make(map[string]int64)
+		total := int64(0)
+		for j := range l.Windows {
+			total += l.Windows[j].Requests + l.Windows[j].Failed
+			for cause, n := range l.Windows[j].Errors {
+				counts[cause] += n
+			}
+		}
+		causes := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+			return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
+		})
+		for _, cause := range causes {
+			t.Rows = append(t.Rows, []string{shorten(cause), levelName(l.Load), fmt.Sprint(counts[cause]), fmt.Sprintf("%.2f %%", share(float64(counts[cause]), float64(total)))})
+		}
+	}
+	if len(t.Rows) == 0 {
+		return nil
+	}
+	if len(t.Rows) > maxErrorRows {
+		more := len(t.Rows) - maxErrorRows
+		t.Rows = append(t.Rows[:maxErrorRows], []string{fmt.Sprintf("and %d more, which are in the JSON", more), "", "", ""})
+	}
+	return t
+}
+
+const (
+	// maxErrorRows and maxCause bound what a run that went badly puts on the page.
+	maxErrorRows = 60
+	maxCause     = 300
+)
+
+func shorten(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if r := []rune(s); len(r) > maxCause {
+		return string(r[:maxCause]) + "…"
+	}
+	return s
+}

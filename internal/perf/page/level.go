@@ -1,0 +1,130 @@
+package page
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"shoal/internal/perf"
+	"shoal/internal/perf/chart"
+)
+
+// A run is a result as the figures want it.
+type run struct {
+	*perf.Result
+	levels []*perf.Level // with answers, by rising load
+	knee   *perf.Level   // nil: none is seen
+}
+
+func newRun(r *perf.Result) *run {
+	v := &run{Result: r}
+	for i := range r.Levels {
+		if l := &r.Levels[i]; l.Merged != nil && l.Merged.Requests > 0 {
+			v.levels = append(v.levels, l)
+		}
+	}
+	slices.SortStableFunc(v.levels, func(a, b *perf.Level) int { return cmp.Compare(a.Load.Value, b.Load.Value) })
+	v.knee = knee(v.levels)
+	return v
+}
+
+// knee returns the level with the most throughput for its latency: before it more
+// load brings throughput, behind it mostly waiting. It is nil when there are too
+// few levels or the last one is still the best, for then the bend is not seen.
+func knee(levels []*perf.Level) *perf.Level {
+	if len(levels) < 3 {
+		return nil
+	}
+	best, at := 0.0, 0
+	for i, l := range levels {
+		if power := l.Merged.Throughput() / max(1, float64(l.Merged.Latency.Mean())); power > best {
+			best, at = power, i
+		}
+	}
+	if at == len(levels)-1 {
+		return nil
+	}
+	return levels[at]
+}
+
+// few returns at most n of the levels: the first, the last and some between.
+func (r *run) few(n int) []*perf.Level {
+	if len(r.levels) <= n {
+		return r.levels
+	}
+	list := make([]*perf.Level, n)
+	for i := range list {
+		list[i] = r.levels[i*(len(r.levels)-1)/(n-1)]
+	}
+	return list
+}
+
+// names returns levels as an axis shows them.
+func names(levels []*perf.Level) []string {
+	list := make([]string, len(levels))
+	for i, l := range levels {
+		list[i] = chart.Number(l.Load.Value)
+	}
+	return list
+}
+
+// axis returns what the levels count, with its unit.
+func (r *run) axis() string {
+	if len(r.levels) > 0 && r.levels[0].Load.Open() {
+		return "request rate (requests/s)"
+	}
+	return "concurrency (requests under way)"
+}
+
+func levelName(l perf.Load) string {
+	if l.Open() {
+		return chart.Number(l.Value) + " requests/s"
+	}
+	return "concurrency " + chart.Number(l.Value)
+}
+
+// A unit is one of time.
+type unit struct {
+	name string
+	of   time.Duration
+}
+
+// unitFor returns the unit in which times up to most are read well.
+func unitFor(most time.Duration) unit {
+	switch {
+	case most >= 5*time.Second:
+		return unit{"s", time.Second}
+	case most >= time.Millisecond:
+		return unit{"ms", time.Millisecond}
+	default:
+		return unit{"µs", time.Microsecond}
+	}
+}
+
+func (u unit) value(d time.Duration) float64 { return float64(d) / float64(u.of) }
+
+// label returns a label for an axis of such times.
+func (u unit) label(what string) string { return fmt.Sprintf("%s (%s)", what, u.name) }
+
+// span writes a time for people.
+func span(d time.Duration) string {
+	u := unitFor(d)
+	return chart.Number(u.value(d)) + " " + u.name
+}
+
+// scaleFor returns a scale for times from the shortest to the longest: from zero
+// on, or logarithmic where that would press most of them to the ground.
+func scaleFor(u unit, shortest, longest time.Duration) chart.Scale {
+	if shortest > 0 && longest > 25*shortest {
+		return chart.Log(u.value(shortest), u.value(longest))
+	}
+	return chart.Linear(0, u.value(longest))
+}
+
+func share(part, whole float64) float64 {
+	if whole == 0 {
+		return 0
+	}
+	return 100 * part / whole
+}
