@@ -14,7 +14,7 @@ ARGS    ?=
 export CGO_ENABLED ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-go test-e2e runtime check race fuzz lint fmt golden generate install \
+.PHONY: help build run test test-go test-python test-e2e runtime check race fuzz lint fmt golden generate install \
 	stress bench-overload bench-size bench-triton bench-ladder bench-batcher bench-go clean
 
 help: ## show this list
@@ -29,10 +29,13 @@ runtime: build ## get ONNX Runtime into the user's data folder, unless one is fo
 run: runtime ## serve the demo models and show a request (ARGS adds flags)
 	$(BIN) serve --demo $(ARGS)
 
-test: test-go test-e2e ## run all tests; needs Go, Python 3 and pip, no C compiler
+test: test-go test-python test-e2e ## run all tests; needs Go, Python 3 and pip, no C compiler
 
 test-go: runtime ## run the Go tests
 	$(GO) test ./...
+
+test-python: $(PYLIB)/.done ## run the tests of the Python package
+	PYTHONPATH=$(abspath $(PYLIB)) $(PYTHON) -m pytest -q test/python
 
 test-e2e: runtime $(PYLIB)/.done ## run the real clients against the built binary
 	SHOAL=$(abspath $(BIN)) PYTHONPATH=$(abspath $(PYLIB)) $(PYTHON) -m pytest -q test/e2e

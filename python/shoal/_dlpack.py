@@ -1,0 +1,173 @@
+"""DLPack capsules for tensors in plain memory, with all types, BF16 among them, which numpy has not."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import weakref
+from typing import Any
+
+import numpy as np
+
+from shoal import _dtypes
+
+CPU, CUDA, CUDA_HOST = 1, 2, 3
+
+
+class _Device(ctypes.Structure):
+    _fields_ = [("type", ctypes.c_int32), ("id", ctypes.c_int32)]
+
+
+class _Type(ctypes.Structure):
+    _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device", _Device),
+        ("ndim", ctypes.c_int32),
+        ("dtype", _Type),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+class _Managed(ctypes.Structure):
+    pass
+
+
+_Deleter = ctypes.CFUNCTYPE(None, ctypes.POINTER(_Managed))
+_Managed._fields_ = [("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", _Deleter)]
+
+_CODES = {"BOOL": (6, 8), "BF16": (4, 16), "FP16": (2, 16), "FP32": (2, 32), "FP64": (2, 64)}
+for _bits in (8, 16, 32, 64):
+    _CODES[f"INT{_bits}"] = (0, _bits)
+    _CODES[f"UINT{_bits}"] = (1, _bits)
+_NAMES = {code: name for name, code in _CODES.items()}
+
+_api = ctypes.pythonapi
+_api.PyCapsule_New.restype = ctypes.py_object
+_api.PyCapsule_New.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+_api.PyCapsule_GetPointer.restype = ctypes.c_void_p
+_api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+_api.PyCapsule_SetName.argtypes = [ctypes.py_object, ctypes.c_char_p]
+
+# A capsule keeps its name's address, and its destructor gets a bare pointer.
+_NAME, _USED = b"dltensor", b"used_dltensor"
+_Destructor = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_IsValid", _api))
+_pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_GetPointer", _api))
+
+# What exported capsules stand on, by the number in their context, until their
+# consumer calls the deleter.
+_exported: dict[int, tuple] = {}
+_numbers = itertools.count(1)
+
+
+@_Deleter
+def _delete(managed) -> None:
+    _exported.pop(managed.contents.context, None)
+
+
+@_Destructor
+def _destroy(capsule) -> None:
+    if _is_valid(capsule, _NAME):  # nobody took it
+        address = _pointer_of(capsule, _NAME)
+        _exported.pop(ctypes.cast(address, ctypes.POINTER(_Managed)).contents.context, None)
+
+
+def export(array: np.ndarray, datatype: str) -> Any:
+    """A capsule named "dltensor" over the array's memory; the array lives until it is given up."""
+    shape = (ctypes.c_int64 * max(array.ndim, 1))(*array.shape)
+    managed = _Managed()
+    tensor = managed.tensor
+    tensor.data = array.ctypes.data
+    tensor.device = _Device(CPU, 0)
+    tensor.ndim = array.ndim
+    code, bits = _CODES[datatype]
+    tensor.dtype = _Type(code, bits, 1)
+    tensor.shape = ctypes.cast(shape, ctypes.POINTER(ctypes.c_int64))
+    managed.context = number = next(_numbers)
+    managed.deleter = _delete
+    _exported[number] = (array, shape, managed)
+    return _api.PyCapsule_New(ctypes.addressof(managed), _NAME, ctypes.cast(_destroy, ctypes.c_void_p))
+
+
+class NotContiguous(ValueError):
+    """The tensor's elements do not lie one after another in C order."""
+
+
+class UnknownDevice(ValueError):
+    """The tensor lies on a device that cannot be read."""
+
+
+def take(capsule: Any) -> tuple[np.ndarray, str]:
+    """Takes over what a capsule holds: the array, and the name of its type.
+
+    Memory of a GPU is copied to the host; host memory is used where it is, and
+    given up when nothing refers to the array any more.
+    """
+    managed = ctypes.cast(_api.PyCapsule_GetPointer(capsule, _NAME), ctypes.POINTER(_Managed))
+    tensor = managed.contents.tensor
+    shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
+    name = _NAMES.get((tensor.dtype.code, tensor.dtype.bits))
+    if name is None or tensor.dtype.lanes != 1:
+        raise TypeError(f"DLPack type code {tensor.dtype.code} with {tensor.dtype.bits} bits is not supported.")
+    if tensor.strides and not _contiguous(shape, [tensor.strides[i] for i in range(tensor.ndim)]):
+        raise NotContiguous
+    dtype = _dtypes.NUMPY[name]
+    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    address = (tensor.data or 0) + tensor.byte_offset
+    if tensor.device.type == CUDA:
+        memory = _from_gpu(address, size, tensor.device.id)
+    elif tensor.device.type in (CPU, CUDA_HOST):
+        memory = (ctypes.c_char * size).from_address(address) if size else bytearray()
+    else:
+        raise UnknownDevice(str(tensor.device.type))
+    _api.PyCapsule_SetName(capsule, _USED)
+    array = np.frombuffer(memory, dtype=dtype).reshape(shape)
+    if tensor.device.type == CUDA or not size:
+        _release(managed)
+    else:
+        weakref.finalize(memory, _release, managed)
+    return array, name
+
+
+def _release(managed) -> None:
+    if managed.contents.deleter:
+        managed.contents.deleter(managed)
+
+
+def _contiguous(shape: tuple[int, ...], strides: list[int]) -> bool:
+    step = 1
+    for size, stride in zip(reversed(shape), reversed(strides)):
+        if size != 1 and stride != step:
+            return False
+        step *= size
+    return True
+
+
+def _from_gpu(address: int, size: int, device: int) -> bytearray:
+    """Copies memory of a GPU through the driver, which every framework that uses one has loaded."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        raise UnknownDevice(f"CUDA device {device}, but the driver is missing: {error}") from error
+    context = ctypes.c_void_p()
+    handle = ctypes.c_int()
+    memory = (ctypes.c_char * size)()
+    for step, code in (
+        ("cuInit", lambda: driver.cuInit(0)),
+        ("cuDeviceGet", lambda: driver.cuDeviceGet(ctypes.byref(handle), device)),
+        ("cuDevicePrimaryCtxRetain", lambda: driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), handle)),
+        ("cuCtxPushCurrent", lambda: driver.cuCtxPushCurrent_v2(context)),
+        ("cuMemcpyDtoH", lambda: driver.cuMemcpyDtoH_v2(memory, ctypes.c_uint64(address), ctypes.c_size_t(size))),
+        ("cuCtxPopCurrent", lambda: driver.cuCtxPopCurrent_v2(ctypes.byref(context))),
+        ("cuDevicePrimaryCtxRelease", lambda: driver.cuDevicePrimaryCtxRelease_v2(handle)),
+    ):
+        result = code()
+        if result != 0:
+            raise RuntimeError(f"copy of {size} bytes from CUDA device {device}: {step} gave error {result}")
+    return bytearray(memory)

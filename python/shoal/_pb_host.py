@@ -1,0 +1,134 @@
+"""Logger, MetricFamily and Metric of triton_python_backend_utils: what a model tells the server."""
+
+from __future__ import annotations
+
+import enum
+import json
+from typing import Any
+
+from shoal._pb_tensor import TritonModelException
+
+
+def _server():
+    from shoal import _worker  # not at the top: the worker imports the handlers
+
+    return _worker
+
+
+class LogLevel(enum.IntEnum):
+    """How grave a line of the log is."""
+
+    INFO = 0
+    WARNING = 1
+    ERROR = 2
+    VERBOSE = 3
+
+
+_LEVELS = {LogLevel.INFO: "info", LogLevel.WARNING: "warn", LogLevel.ERROR: "error", LogLevel.VERBOSE: "verbose"}
+
+
+class Logger:
+    """Writes to the server's log, with the model's name."""
+
+    LogLevel = LogLevel
+    INFO = LogLevel.INFO
+    WARNING = LogLevel.WARNING
+    ERROR = LogLevel.ERROR
+    VERBOSE = LogLevel.VERBOSE
+
+    @staticmethod
+    def log(message: str, level: LogLevel = LogLevel.INFO) -> None:
+        """Writes a line of that level."""
+        _server().log(_LEVELS[LogLevel(level)], message)
+
+    @staticmethod
+    def log_info(message: str) -> None:
+        """Writes a line about a change of state."""
+        _server().log("info", message)
+
+    @staticmethod
+    def log_warn(message: str) -> None:
+        """Writes a warning."""
+        _server().log("warn", message)
+
+    @staticmethod
+    def log_error(message: str) -> None:
+        """Writes an error."""
+        _server().log("error", message)
+
+    @staticmethod
+    def log_verbose(message: str) -> None:
+        """Writes a detail, which shows when the server's log is verbose."""
+        _server().log("verbose", message)
+
+
+class MetricKind(enum.IntEnum):
+    """What a metric counts."""
+
+    COUNTER = 0
+    GAUGE = 1
+    HISTOGRAM = 2
+
+
+class Metric:
+    """One labelled value of a family. MetricFamily.Metric makes them."""
+
+    def __init__(self, family: MetricFamily, labels: dict[str, str], buckets: list[float] | None):
+        self._family = family
+        self._labels = labels
+        self._buckets = buckets
+        self._apply("declare", "Error when creating Metric: ")
+
+    def increment(self, value: float) -> None:
+        """Adds to a counter or gauge; a counter refuses what is below zero."""
+        self._apply("increment", "Failed to increment metric value: ", value)
+
+    def set(self, value: float) -> None:
+        """Sets a gauge."""
+        self._apply("set", "Failed to set metric value: ", value)
+
+    def observe(self, value: float) -> None:
+        """Counts a value into a histogram."""
+        self._apply("observe", "Failed to observe metric value: ", value)
+
+    def value(self) -> float:
+        """The server's value of a counter or gauge, which other instances may have changed too."""
+        return self._apply("value", "Failed to get metric value: ")
+
+    def _apply(self, act: str, failed: str, value: float = 0.0) -> Any:
+        family = self._family
+        try:
+            return _server().metric(
+                act, family._name, family._kind.name.lower(), family._help, self._labels, self._buckets, float(value)
+            )
+        except (ValueError, RuntimeError) as error:
+            raise TritonModelException(failed + str(error)) from None
+
+
+class MetricFamily:
+    """Metrics of one name, which the server shows under /metrics."""
+
+    COUNTER = MetricKind.COUNTER
+    GAUGE = MetricKind.GAUGE
+    HISTOGRAM = MetricKind.HISTOGRAM
+
+    def __init__(self, name: str, description: str, kind: MetricKind):
+        self._name = name
+        self._help = description
+        self._kind = MetricKind(kind)
+
+    def Metric(self, labels: dict[str, str] | None = None, buckets: list[float] | None = None) -> Metric:
+        """A metric of the family; a histogram needs the upper bounds of its buckets."""
+        if labels is not None and not isinstance(labels, dict):
+            raise TritonModelException("Failed to create metric. Labels must be a dictionary.")
+        if buckets is not None and not isinstance(buckets, list):
+            raise TritonModelException("Failed to create metric. Buckets must be a list.")
+        if buckets is not None and self._kind != MetricKind.HISTOGRAM:
+            raise TritonModelException("Failed to create metric. Unexpected buckets found.")
+        if buckets is None and self._kind == MetricKind.HISTOGRAM:
+            raise TritonModelException("Failed to create metric. Missing required buckets.")
+        return Metric(self, {k: _label(v) for k, v in (labels or {}).items()}, buckets)
+
+
+def _label(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

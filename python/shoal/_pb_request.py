@@ -1,0 +1,237 @@
+"""InferenceRequest of triton_python_backend_utils."""
+
+from __future__ import annotations
+
+import enum
+import json
+from typing import Any, Sequence
+
+from shoal._pb_response import RESPONSE_COMPLETE_FINAL, Exchange, InferenceResponse, InferenceResponseSender, check_parameters
+from shoal._pb_tensor import Tensor, TritonModelException
+
+RELEASE_ALL = 1
+RELEASE_RESCHEDULE = 2
+
+
+class MemoryType(enum.IntEnum):
+    """Where a called model's outputs are wanted."""
+
+    TRITONSERVER_MEMORY_CPU = 0
+    TRITONSERVER_MEMORY_GPU = 2
+
+
+class PreferredMemory:
+    """A wish about where a called model's outputs lie."""
+
+    def __init__(self, preferred_memory_type: MemoryType, preferred_device_id: int = 0):
+        self._type = MemoryType(preferred_memory_type)
+        self._device = preferred_device_id
+
+
+class InferenceTrace:
+    """The trace that a request belongs to."""
+
+    def get_context(self) -> str | None:
+        """The trace's context as JSON, or None."""
+        return None
+
+
+class InferenceRequest:
+    """A request: one that the model is to answer, or one that it makes to another model."""
+
+    def __init__(
+        self,
+        request_id: str = "",
+        correlation_id: int | str = 0,
+        inputs: Sequence[Tensor] = (),
+        requested_output_names: Sequence[str] = (),
+        model_name: str = "",
+        model_version: int = -1,
+        flags: int = 0,
+        timeout: int = 0,
+        preferred_memory: PreferredMemory | None = None,
+        trace: InferenceTrace | None = None,
+        parameters: dict[str, Any] | None = None,
+    ):
+        if not isinstance(correlation_id, (int, str)) or isinstance(correlation_id, bool):
+            raise TritonModelException("Correlation ID must be integer or string")
+        whose = f"for request with id '{request_id}' and model name '{model_name}' should not be empty."
+        if any(t is None for t in inputs):
+            raise TritonModelException("Input tensor " + whose)
+        if any(name == "" for name in requested_output_names):
+            raise TritonModelException("Requested output name " + whose)
+        self._id = request_id
+        self._correlation = correlation_id
+        self._inputs = list(inputs)
+        self._wanted = set(requested_output_names)
+        self._model = model_name
+        self._version = model_version
+        self._flags = flags
+        self._timeout = timeout
+        self._memory = preferred_memory
+        self._trace = trace
+        self._parameters = json.dumps(check_parameters(parameters))
+
+    @classmethod
+    def _of(cls, raw: Any, owner: Any) -> InferenceRequest:
+        """A request that came to the handler `owner`, around the worker's own object."""
+        request = object.__new__(_Received)
+        request._raw = raw
+        request._owner = owner
+        request._inputs = None
+        request._flags = None
+        request._exchange = None
+        request._done = False  # answered without an exchange
+        return request
+
+    def inputs(self) -> list[Tensor]:
+        """The request's tensors."""
+        return self._inputs
+
+    def request_id(self) -> str:
+        """The client's name for the request, or an empty string."""
+        return self._id
+
+    def correlation_id(self) -> int | str:
+        """The sequence that the request belongs to, or 0."""
+        return self._correlation
+
+    def requested_output_names(self) -> set[str]:
+        """The outputs that the client asked for: all, when it named none."""
+        return self._wanted
+
+    def model_name(self) -> str:
+        """The model that is asked."""
+        return self._model
+
+    def model_version(self) -> int:
+        """The version that is asked; -1 leaves it to the server."""
+        return self._version
+
+    def flags(self) -> int:
+        """TRITONSERVER_REQUEST_FLAG_SEQUENCE_START and _END, or'ed."""
+        return self._flags
+
+    def set_flags(self, flags: int) -> None:
+        """Sets what flags returns."""
+        self._flags = flags
+
+    def timeout(self) -> int:
+        """The client's time limit in microseconds, or 0."""
+        return self._timeout
+
+    def parameters(self) -> str:
+        """The request's parameters, as JSON."""
+        return self._parameters
+
+    def preferred_memory(self) -> PreferredMemory | None:
+        """Where the outputs of a called model are wanted."""
+        return self._memory
+
+    def trace(self) -> InferenceTrace:
+        """The trace that the request belongs to."""
+        return self._trace or InferenceTrace()
+
+    def is_cancelled(self) -> bool:
+        """Whether the client has given the request up."""
+        return False
+
+    def get_response_sender(self) -> InferenceResponseSender:
+        """What sends this request's responses."""
+        raise TritonModelException(
+            "Unable to send response. Response sender has no reference to the decoupled state of the model."
+        )
+
+    def set_release_flags(self, flags: int) -> None:
+        """Says what becomes of the request after execute; only RELEASE_ALL is served."""
+        if flags == RELEASE_RESCHEDULE:
+            raise TritonModelException(
+                "TRITONSERVER_REQUEST_RELEASE_RESCHEDULE is not served yet: it comes with iterative sequences. "
+                "Send the responses of a request from one execute, as a decoupled model does."
+            )
+        if flags != RELEASE_ALL:
+            raise TritonModelException(f"Unknown release flags {flags}; expected TRITONSERVER_REQUEST_RELEASE_ALL")
+
+    def exec(self, decoupled: bool = False) -> InferenceResponse:
+        """Asks another model of this server; comes with pipelines."""
+        raise TritonModelException(_NO_CALLS.format(self._model))
+
+    def async_exec(self, decoupled: bool = False) -> Any:
+        """Like exec, for `async def execute`; comes with pipelines."""
+        raise TritonModelException(_NO_CALLS.format(self._model))
+
+
+_NO_CALLS = (
+    "calling model '{}' from inside a model (BLS) is not served yet: it comes with pipelines. Until then the client, or "
+    "this model with an HTTP client of its own, can call one model after the other."
+)
+
+
+class _Received(InferenceRequest):
+    """A request that the model is to answer. What it holds is made when it is asked for."""
+
+    def inputs(self) -> list[Tensor]:
+        if self._inputs is None:
+            raw = self._raw
+            self._inputs = [Tensor._of(name, raw.input(name), raw.datatype(name)) for name in raw.input_names]
+        return self._inputs
+
+    def request_id(self) -> str:
+        return self._raw.id
+
+    def correlation_id(self) -> int | str:
+        return self._raw.correlation_id
+
+    def requested_output_names(self) -> set[str]:
+        return set(self._raw.wanted)
+
+    def model_name(self) -> str:
+        return self._owner.model_name
+
+    def model_version(self) -> int:
+        return self._owner.model_version
+
+    def flags(self) -> int:
+        return self._raw.flags if self._flags is None else self._flags
+
+    def timeout(self) -> int:
+        return self._raw.timeout
+
+    def parameters(self) -> str:
+        return json.dumps(self._raw.parameters or {})
+
+    def preferred_memory(self) -> PreferredMemory | None:
+        return None
+
+    def trace(self) -> InferenceTrace:
+        return InferenceTrace()
+
+    def is_cancelled(self) -> bool:
+        return self._raw.cancelled()
+
+    def get_response_sender(self) -> InferenceResponseSender:
+        return InferenceResponseSender(self._answering())
+
+    def _answering(self) -> Exchange:
+        if self._exchange is None:
+            self._exchange = Exchange(self._raw, self._owner.decoupled)
+        return self._exchange
+
+    def _respond(self, response: InferenceResponse) -> None:
+        """Answers with what execute returned; a response that cannot be sent fails this request alone."""
+        if self._exchange is not None:
+            self._exchange.send(response, RESPONSE_COMPLETE_FINAL)
+            return
+        try:
+            response._deliver(self._raw)
+        except ValueError as error:
+            self._raw.fail(str(error))
+        self._done = True
+
+    def _answered(self) -> bool:
+        return self._done or (self._exchange is not None and self._exchange.complete())
+
+    def _fail(self, message: str) -> None:
+        """Ends the request with an error, unless it is complete."""
+        if not self._done:
+            self._answering().fail(message)

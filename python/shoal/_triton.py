@@ -1,0 +1,152 @@
+"""Runs a TritonPythonModel: the contract of Triton's Python backend."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import threading
+from typing import Any
+
+import triton_python_backend_utils as pb_utils
+from shoal import _faults
+from shoal._pb_config import ModelConfig
+from shoal._pb_host import Logger
+from shoal._pb_request import InferenceRequest
+from shoal._pb_response import InferenceResponse
+from shoal._pb_tensor import TritonModelException
+
+
+class Handler:
+    """One instance of a user's TritonPythonModel, as the worker wants it."""
+
+    def __init__(self, cls: type, init: dict[str, Any], path: str):
+        self.model_name: str = init.get("model_name", "")
+        self.model_version = int(init.get("version", 1))
+        self._class = cls
+        self._init = init
+        self._path = path
+        self._name: str = init.get("instance_name") or self.model_name
+        self._config: dict[str, Any] = init.get("config") or {}
+        self.decoupled = bool(pb_utils.using_decoupled_model_transaction_policy(self._config))
+        self._model: Any = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        pb_utils._model_dir = os.path.dirname(path)
+
+    def describe(self) -> dict[str, Any] | None:
+        """The configuration as auto_complete_config leaves it, or None where the class has none."""
+        if not hasattr(self._class, "auto_complete_config"):
+            return None
+        given = ModelConfig(json.dumps({"name": self.model_name, **self._config}))
+        config = self._class.auto_complete_config(given)
+        if not isinstance(config, ModelConfig):
+            raise TritonModelException(
+                f"auto_complete_config function in model '{self.model_name}' must return a valid pb.ModelConfig object."
+            )
+        return config._model_config
+
+    def start(self) -> None:
+        """Makes the model and calls its initialize."""
+        self._model = self._class()
+        if hasattr(self._model, "initialize"):
+            self._model.initialize(self._args())
+
+    def _args(self) -> dict[str, str]:
+        init = self._init
+        return {
+            "model_config": json.dumps(self._config),
+            "model_instance_kind": str(init.get("instance_kind", "CPU")).replace("KIND_", ""),
+            "model_instance_name": self._name,
+            "model_instance_device_id": str(init.get("device_id", 0)),
+            "model_repository": str(init.get("repository", "")),
+            "model_version": str(self.model_version),
+            "model_name": self.model_name,
+        }
+
+    def execute(self, batch: Any) -> None:
+        """Hands the batch's requests to the model and its answers to the requests."""
+        requests = [InferenceRequest._of(raw, self) for raw in batch.requests]
+        if self.decoupled:
+            for request in requests:
+                request._answering()
+        try:
+            unanswered = self._run(requests)
+        except BaseException as error:  # sys.exit in a model is its error, too
+            self._failed(requests, error)
+            return
+        del requests  # from here on only the model keeps those that it will answer
+        while unanswered:
+            unanswered.pop().wait()
+
+    def _run(self, requests: list) -> list[threading.Event]:
+        """Executes; returns what tells when the requests that the model answers later are done."""
+        if not hasattr(self._model, "execute"):
+            raise TritonModelException(f"Python model {self._path} does not implement `execute` method.")
+        result = self._model.execute(requests)
+        if asyncio.iscoroutine(result):
+            future = asyncio.run_coroutine_threadsafe(result, self._event_loop())
+            if self.decoupled:
+                future.add_done_callback(lambda f: self._ended(requests, f))
+                return []
+            result = future.result()
+        if result is not None:
+            self._answer(requests, result)
+        if self.decoupled:
+            return []
+        return [r._answering().settled for r in requests if not r._answered()]
+
+    def _answer(self, requests: list, responses: Any) -> None:
+        """Checks what execute returned as a whole, then sends it: a wrong list answers nobody."""
+        if self.decoupled:
+            raise _Refused(f"Python model '{self._name}' is using the decoupled mode and the execute function must return None.")
+        if not isinstance(responses, list):
+            raise _Refused(f"Expected a list in the execute return, found type '{type(responses)}'.")
+        if len(responses) != len(requests):
+            raise _Refused(
+                "Number of InferenceResponse objects do not match the number of InferenceRequest objects. "
+                f"InferenceRequest(s) size is:{len(requests)}, and InferenceResponse(s) size is:{len(responses)}\n"
+            )
+        for response in responses:
+            if response is not None and not isinstance(response, InferenceResponse):
+                raise _Refused(
+                    f"Expected an 'InferenceResponse' object in the execute function return list, found type '{type(response)}'."
+                )
+        for request, response in zip(requests, responses):
+            if response is not None:
+                request._respond(response)
+
+    def _failed(self, requests: list, error: BaseException) -> None:
+        told = str(error) if isinstance(error, _Refused) else _faults.describe(error)
+        message = f"Failed to process the request(s) for model '{self._name}', message: {told}"
+        Logger.log_error(message if isinstance(error, _Refused) else f"{message.splitlines()[0]}\n{_faults.trace(error)}")
+        for request in requests:
+            request._fail(message)
+
+    def _ended(self, requests: list, future: Any) -> None:
+        """Looks after an execute that ran in the background."""
+        error = future.exception()
+        try:
+            if error is None and future.result() is not None:
+                self._answer(requests, future.result())
+        except _Refused as refused:
+            error = refused
+        if error is not None:
+            self._failed(requests, error)
+        requests.clear()
+
+    def _event_loop(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            threading.Thread(target=self._loop.run_forever, name="asyncio", daemon=True).start()
+        return self._loop
+
+    def close(self) -> None:
+        """Calls the model's finalize."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+        if hasattr(self._model, "finalize"):
+            self._model.finalize()
+
+
+class _Refused(Exception):
+    """An answer of execute that is wrong in itself; it has no place in the user's file to point at."""
