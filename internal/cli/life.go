@@ -21,7 +21,10 @@ type life struct {
 	asked   chan struct{} // closed at the first signal
 	broken  chan error    // a front that ended by itself
 	signals chan os.Signal
+	unwatch func() // ends the watch over another process; nil when there is none
 	wg      sync.WaitGroup
+
+	listening sync.WaitGroup // those that send to signals
 
 	fronts    []front
 	addresses map[string]string // by protocol
@@ -62,7 +65,11 @@ func (l *life) watch() {
 
 // end stops listening to signals.
 func (l *life) end() {
+	if l.unwatch != nil {
+		l.unwatch()
+	}
 	signal.Stop(l.signals)
+	l.listening.Wait()
 	close(l.signals)
 	l.wg.Wait()
 }

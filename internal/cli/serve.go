@@ -34,6 +34,7 @@ until SIGTERM or SIGINT, then finishes what is in flight; a second signal stops
 it at once.`,
 		Example: `  shoal serve --demo
   shoal serve --model-repository ./models
+  shoal serve --model resnet.py
   shoal serve --model-repository ./models --http-port 0 --allow-grpc=false`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -65,6 +66,14 @@ func serve(f *serveFlags, stdout, stderr io.Writer) error {
 		defer func() { _ = os.RemoveAll(dir) }()
 		f.repositories = append(f.repositories, dir)
 	}
+	if len(f.models) > 0 {
+		dir, err := writeModels(f.models)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = os.RemoveAll(dir) }()
+		f.repositories = append(f.repositories, dir)
+	}
 	backends, err := f.backends(log)
 	if err != nil {
 		return err
@@ -91,6 +100,9 @@ func serve(f *serveFlags, stdout, stderr io.Writer) error {
 	})
 	life := startLife(log, time.Duration(f.exitTimeout)*time.Second)
 	defer life.end()
+	if err := life.stopWith(f.stopWith); err != nil {
+		return err
+	}
 	if err := f.startFronts(life, e); err != nil {
 		_ = life.stop(e) // why it did not start says more
 		return err

@@ -22,6 +22,7 @@ var (
 // too go by the same names and defaults.
 type serveFlags struct {
 	repositories   []string
+	models         []string
 	demo           bool
 	id             string
 	configName     string
@@ -45,6 +46,7 @@ type serveFlags struct {
 	log     logFlags
 
 	exitTimeout int
+	stopWith    int
 	pprof       string
 }
 
@@ -104,6 +106,7 @@ func (f *serveFlags) add(cmd *cobra.Command, def serveDefaults) {
 	g.texts(&f.repositories, "model-repository", "`folder` of models to serve; may be given several times")
 	g.texts(&f.repositories, "model-store", "another name for --model-repository")
 	g.set.Lookup("model-store").Hidden = true
+	g.texts(&f.models, "model", "serve one `model`: a .py or .onnx file, or a model's folder, by that name or as NAME=PATH; may be given several times")
 	g.toggle(&f.demo, "demo", "serve the small repository inside this binary (models digits and add_sub)")
 	g.text(&f.id, "id", def.id, "the server's name in its metadata")
 	g.text(&f.configName, "model-config-name", "", "read configs/`name`.pbtxt of a model that has it rather than config.pbtxt")
@@ -127,6 +130,7 @@ func (f *serveFlags) add(cmd *cobra.Command, def serveDefaults) {
 	f.log.add(group(cmd, "Logging"))
 	g = group(cmd, "Process")
 	g.number(&f.exitTimeout, "exit-timeout-secs", 30, "how long requests in flight may take to end after SIGTERM or SIGINT")
+	g.number(&f.stopWith, "stop-with-process", 0, "stop, as on SIGTERM, when the process of this `number` ends; 0 is none")
 	g.text(&f.pprof, "pprof-address", "", "serve Go's profiles under /debug/pprof on this `host:port`; off when empty")
 	g.ignored("http-thread-count", "grpc-infer-thread-count", "grpc-infer-allocation-pool-size", "grpc-max-response-pool-size",
 		"allow-gpu-metrics", "backend-directory", "cache-directory", "repoagent-directory",
@@ -200,8 +204,8 @@ const maxInterval = 24 * 60 * 60 * 1000
 // check finds faults that only several flags together show.
 func (f *serveFlags) check() error {
 	var errs []error
-	if len(f.repositories) == 0 && !f.demo {
-		errs = append(errs, errors.New("--model-repository is required (or --demo, to try the server without models of your own)"))
+	if len(f.repositories) == 0 && len(f.models) == 0 && !f.demo {
+		errs = append(errs, errors.New("--model-repository is required (or --model FILE.py, or --demo, to try the server without models of your own)"))
 	}
 	switch f.controlMode {
 	case "none":

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -76,7 +75,7 @@ func (e *Engine) prepare(ctx context.Context, src repository.Entry) (*modelpb.Mo
 	if len(chosen) == 0 {
 		return nil, nil, status.Errorf(status.InvalidArgument, "at least one version must be available under the version policy of model '%s'", src.Name)
 	}
-	first := versionDir(src, chosen[0])
+	first := src.VersionDir(chosen[0])
 	if err := model.InferBackend(cfg, func(name string) bool { _, err := os.Stat(filepath.Join(first, name)); return err == nil }); err != nil {
 		return nil, nil, err
 	}
@@ -221,9 +220,5 @@ func placements(cfg *modelpb.ModelConfig) []backend.Placement {
 }
 
 func source(src repository.Entry, n int64) backend.Source {
-	return backend.Source{Model: src.Name, Version: n, Dir: versionDir(src, n), Root: src.Dir}
-}
-
-func versionDir(src repository.Entry, n int64) string {
-	return filepath.Join(src.Dir, strconv.FormatInt(n, 10))
+	return backend.Source{Model: src.Name, Version: n, Dir: src.VersionDir(n), Root: src.Dir}
 }

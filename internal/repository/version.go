@@ -12,29 +12,44 @@ import (
 )
 
 // otherFolders are the folders of a model that are not versions.
-var otherFolders = []string{"warmup", "initial_state", "configs"}
+var otherFolders = []string{"warmup", "initial_state", "configs", "__pycache__"}
+
+// soleFile is the file that makes a folder without version folders a model with
+// one version. It is a Python model's: such a folder is the least one can write.
+const soleFile = "model.py"
 
 // Versions returns the versions that the model has on disk, ascending. Folders
-// that look like none are left out; warn, which may be nil, is told of them.
+// that look like none are left out; warn, which may be nil, is told of them. A
+// model that has model.py in its own folder and no versions has version 1.
 func (e Entry) Versions(warn func(msg string)) ([]int64, error) {
 	names, err := subfolders(e.Dir)
 	if err != nil {
 		return nil, e.readError(e.Dir, err)
 	}
 	var versions []int64
+	var others []string
 	for _, name := range names {
-		if slices.Contains(otherFolders, name) {
-			continue
-		}
-		v, ok := parseVersion(name)
-		if ok {
+		if v, ok := parseVersion(name); ok {
 			versions = append(versions, v)
-		} else if warn != nil {
+		} else if !slices.Contains(otherFolders, name) {
+			others = append(others, name)
+		}
+	}
+	if len(versions) == 0 && e.hasSoleFile() {
+		return []int64{1}, nil
+	}
+	for _, name := range others {
+		if warn != nil {
 			warn(fmt.Sprintf("folder %q of model %q is not a version and is left out: its name is not a number without leading zeros", name, e.Name))
 		}
 	}
 	slices.Sort(versions)
 	return versions, nil
+}
+
+func (e Entry) hasSoleFile() bool {
+	info, err := os.Stat(filepath.Join(e.Dir, soleFile))
+	return err == nil && info.Mode().IsRegular()
 }
 
 // parseVersion reads the name of a version folder: digits without leading
@@ -44,9 +59,14 @@ func parseVersion(name string) (int64, bool) {
 	return v, err == nil && strconv.FormatInt(v, 10) == name && v >= 0
 }
 
-// VersionDir returns the folder of a version.
+// VersionDir returns the folder of a version, which is the model's own when it
+// has no folders for versions.
 func (e Entry) VersionDir(version int64) string {
-	return filepath.Join(e.Dir, strconv.FormatInt(version, 10))
+	dir := filepath.Join(e.Dir, strconv.FormatInt(version, 10))
+	if _, err := os.Stat(dir); os.IsNotExist(err) && e.hasSoleFile() {
+		return e.Dir
+	}
+	return dir
 }
 
 // HasFile reports whether the model's first version folder, in the order of
@@ -58,9 +78,9 @@ func (e Entry) HasFile(name string) bool {
 	}
 	dirs := make([]string, len(versions))
 	for i, v := range versions {
-		dirs[i] = strconv.FormatInt(v, 10)
+		dirs[i] = e.VersionDir(v)
 	}
-	_, err = os.Stat(filepath.Join(e.Dir, slices.Min(dirs), name))
+	_, err = os.Stat(filepath.Join(slices.Min(dirs), name))
 	return err == nil
 }
 

@@ -41,6 +41,38 @@ func TestVersionsOfAFolderThatIsGone(t *testing.T) {
 	checkError(t, err, status.NotFound, `model "m": read `)
 }
 
+func TestAFolderWithModelPyAloneHasVersion1(t *testing.T) {
+	e := Entry{"m", tree(t, map[string]string{"model.py": "", "weights/w": "", "__pycache__/x": ""})}
+	warn := func(msg string) { t.Errorf("warned %q, want no warning", msg) }
+	got, err := e.Versions(warn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]int64{1}, got); diff != "" {
+		t.Errorf("versions (-want +got):\n%s", diff)
+	}
+	if got := e.VersionDir(1); got != e.Dir {
+		t.Errorf("folder of version 1: got %s, want the model's own, %s", got, e.Dir)
+	}
+	if !e.HasFile("model.py") {
+		t.Error("HasFile(model.py): got false, want true")
+	}
+}
+
+func TestVersionFoldersGoBeforeAModelPyBesideThem(t *testing.T) {
+	e := Entry{"m", tree(t, map[string]string{"model.py": "", "3/model.py": ""})}
+	got, err := e.Versions(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]int64{3}, got); diff != "" {
+		t.Errorf("versions (-want +got):\n%s", diff)
+	}
+	if got, want := e.VersionDir(3), filepath.Join(e.Dir, "3"); got != want {
+		t.Errorf("folder of version 3: got %s, want %s", got, want)
+	}
+}
+
 func TestHasFileLooksInTheFirstFolderByName(t *testing.T) {
 	e := Entry{"m", tree(t, map[string]string{"10/model.onnx": "", "2/model.py": "", "configs/model.plan": "", "10/model.xml/": ""})}
 	for name, want := range map[string]bool{"model.onnx": true, "model.xml": true, "model.py": false, "model.plan": false} {

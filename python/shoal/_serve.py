@@ -151,13 +151,14 @@ class Server:
             raise
 
     def _start(self, flags: list[str]) -> subprocess.Popen:
-        command = [find_binary(), "serve", *self._source.args, *flags, f"--stop-with-process={os.getpid()}"]
+        own = [f"--python={sys.executable}", f"--stop-with-process={os.getpid()}"]
+        command = [find_binary(), "serve", *own, *self._source.args, *flags]
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            env={"SHOAL_PYTHON": sys.executable, **os.environ, **self._source.env},
+            env={**os.environ, **self._source.env},
             text=True,
             errors="replace",
             start_new_session=True,  # a Ctrl-C in the terminal is for this process to act on

@@ -1,0 +1,30 @@
+package cli
+
+import (
+	"fmt"
+	"syscall"
+)
+
+// stopWith makes the end of another process a reason to stop, like a signal.
+// Zero is no process. One that is gone already stops the server at once: it may
+// have died while this one started.
+func (l *life) stopWith(pid int) error {
+	if pid == 0 {
+		return nil
+	}
+	if pid < 0 {
+		return fmt.Errorf("--stop-with-process is %d, want a process's number", pid)
+	}
+	wait, stop, err := watchProcess(pid)
+	if err != nil {
+		return fmt.Errorf("--stop-with-process %d: %w", pid, err)
+	}
+	l.unwatch = stop
+	l.listening.Go(func() {
+		if wait() && !l.stopping() { // a second signal would end the drain
+			l.log.Info("the process that this one was to stop with has ended", "pid", pid)
+			l.signals <- syscall.SIGTERM
+		}
+	})
+	return nil
+}
