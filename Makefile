@@ -15,7 +15,7 @@ export CGO_ENABLED ?= 0
 
 .DEFAULT_GOAL := help
 .PHONY: help build run test test-go test-python test-e2e runtime check race fuzz lint fmt golden generate install \
-	stress bench-overload bench-size bench-triton bench-ladder bench-batcher bench-go clean
+	stress perf-criteria bench-overload bench-size bench-triton bench-ladder bench-batcher bench-go clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -107,6 +107,9 @@ bench-batcher: ## what the batcher alone costs a request
 
 bench-overload: runtime ## twice the requests that the server can serve (ARGS adds flags)
 	$(GO) run ./bench/overload $(ARGS)
+
+perf-criteria: build ## what shoal perf promises, P3 to P16, with figures; a quarter of an hour on a quiet machine (ARGS adds flags)
+	$(GO) run ./bench/criteria $(ARGS)
 
 bench-go: runtime ## Go benchmarks beside the code
 	$(GO) test -run '^$$' -bench . -benchmem ./...

@@ -32,10 +32,10 @@ var floors = [][]string{
 	{"internal/client"},
 	{"internal/perf/input"},
 	{"internal/perf"},
-	{"internal/perf/page"},
+	{"internal/perf/page", "internal/perf/perftest"},
 	{"internal/cli", "bench/internal/peer", "bench/internal/report"},
 	{"bench/internal/measure"},
-	{"cmd/shoal", "bench/batcher", "bench/ladder", "bench/overload", "bench/size", "bench/triton"},
+	{"cmd/shoal", "bench/batcher", "bench/criteria", "bench/ladder", "bench/overload", "bench/size", "bench/triton"},
 }
 
 const root = "../.."

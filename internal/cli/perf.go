@@ -134,7 +134,7 @@ func (f *perfFlags) run(cmd *cobra.Command, settings *perf.Settings) error {
 	report := session.Report(out, stderr, f.verbose > 0)
 	observer := withProgress(report, stderr)
 	result, err := session.Run(ctx, observer)
-	if err == nil || len(result.Reported()) > 0 {
+	if err == nil || len(result.Reported()) > 0 || result.Capacity != nil {
 		report.Summary(result)
 	}
 	writeErr := errors.Join(f.write(cmd, session, result), f.compareWith(out, before, result))
@@ -157,6 +157,9 @@ func (f *perfFlags) verdict(stderr io.Writer, r *perf.Result, err error, allowed
 	case errors.Is(err, perf.ErrNoAnswers):
 		fmt.Fprintf(stderr, "error: %v.\n", err)
 		return &exitError{perfNoAnswers}
+	case errors.Is(err, perf.ErrNoCapacity):
+		fmt.Fprintf(stderr, "error: %v.\n", err)
+		return &exitError{perfMissed}
 	case err != nil:
 		return fail(stderr, err)
 	case r.Cut != "":
@@ -168,7 +171,7 @@ func (f *perfFlags) verdict(stderr io.Writer, r *perf.Result, err error, allowed
 	case !r.GoalsMet():
 		fmt.Fprint(stderr, "error: not every goal of --slo was reached.\n")
 		return &exitError{perfMissed}
-	case anyUnstable(r) && !f.allowUnstable:
+	case anyUnstable(r) && !f.allowUnstable && r.Capacity == nil:
 		fmt.Fprint(stderr, "Failed to obtain stable measurement.\n\n")
 		return &exitError{perfUnstable}
 	}

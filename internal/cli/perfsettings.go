@@ -119,6 +119,9 @@ func (b *perfBuilder) load(s *perf.Settings) {
 	b.choice("request-distribution", f.distribution, perf.Constant, perf.Poisson)
 	var err error
 	switch {
+	case f.capacity != "" && f.rate == "":
+		s.Mode, s.Distribution = perf.RequestRate, f.distribution
+		s.Range = perf.Range{Single: true} // what one caller gets is where it begins
 	case f.rate != "":
 		s.Mode, s.Distribution = perf.RequestRate, f.distribution
 		s.Range, err = perf.ParseRange(f.rate, false)

@@ -13,13 +13,15 @@ import (
 
 // perfStats are perf's flags about what the figures are held against.
 type perfStats struct {
-	slo     string
-	compare string
-	hdr     string
+	slo      string
+	capacity string
+	compare  string
+	hdr      string
 }
 
 func (f *perfStats) add(g *flagGroup) {
 	g.text(&f.slo, "slo", "", "`goals` of each level, such as 'p99<10ms,error<0.1%,throughput>500' (p50 to p99.99, mean, max; rate is requests a second); the exit code is 4 when one is missed")
+	g.text(&f.capacity, "find-capacity", "", "look for the highest rate of an open loop that meets `goals`, such as 'p99<20ms'; --request-rate-range says where to begin and end; exit 4 when none does")
 	g.text(&f.compare, "compare", "", "compare with the result in this `file`, or several with commas, as shoal perf diff does")
 	g.text(&f.hdr, "hdr-file", "", "write the latency spectrum to this `file` as HdrHistogram's tools do; of several levels each gets its own")
 }
@@ -28,14 +30,22 @@ func (f *perfStats) add(g *flagGroup) {
 func (b *perfBuilder) stats(s *perf.Settings) {
 	f := b.flags
 	s.Plan.MaxErrors = f.maxErrors.share
-	if f.slo == "" {
-		return
+	s.Goals = b.goals("slo", f.slo)
+	s.Capacity = b.goals("find-capacity", f.capacity)
+	for _, name := range []string{"concurrency-range", "callers", "request-intervals", "binary-search", "request-count", "slo"} {
+		b.wrong(f.capacity != "" && b.given(name), "--find-capacity makes a search of its own: leave --%s out", name)
 	}
-	var err error
-	s.Goals, err = perf.ParseGoals(f.slo)
+}
+
+func (b *perfBuilder) goals(flag, text string) []perf.Goal {
+	if text == "" {
+		return nil
+	}
+	goals, err := perf.ParseGoals(text)
 	if err != nil {
-		b.add(fmt.Errorf("--slo: %w", err))
+		b.add(fmt.Errorf("--%s: %w", flag, err))
 	}
+	return goals
 }
 
 // allowed returns the share of requests that may fail without the exit code

@@ -200,6 +200,7 @@ func (r *Report) Summary(result *Result) {
 		}
 		fmt.Fprintln(r.Out)
 	}
+	r.capacity(result.Capacity)
 	for _, text := range result.Warnings {
 		fmt.Fprintf(r.Err, "WARNING: %s\n", text)
 	}

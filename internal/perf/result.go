@@ -26,6 +26,9 @@ type Result struct {
 	Target  Target    `json:"target"`
 	Plan    Plan      `json:"plan"`
 	Levels  []Level   `json:"levels"` // in the order in which they were measured
+	// Capacity is what a search for the highest rate found; nil when none was
+	// asked for.
+	Capacity *Capacity `json:"capacity,omitempty"`
 	// Cut says why the run ended before its plan did; empty when it did not.
 	Cut string `json:"cut,omitempty"`
 	// Warnings are about the whole run; each is a sentence.

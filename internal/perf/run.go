@@ -39,23 +39,13 @@ func (s *Session) Run(ctx context.Context, o Observer) (*Result, error) {
 		s.gpu = startGPU(s.settings.MetricsURL, s.settings.MetricsInterval)
 		defer s.gpu.close()
 	}
-	find := search{levels: s.settings.Range, binary: s.settings.Plan.BinarySearch}
-	passed := true
-	for err == nil {
-		value, more := find.next(passed)
-		if !more {
-			break
-		}
-		l := Level{Load: Load{Mode: s.settings.Mode, Value: value, Distribution: s.settings.Distribution}}
-		o.Begin(l.Load)
-		err = s.level(ctx, &l, o)
-		r.Levels = append(r.Levels, l)
-		o.End(&r.Levels[len(r.Levels)-1])
-		passed = !l.OverLimit
-		if ctx.Err() != nil { // whatever failed, failed because of it
-			r.Cut, err = "interrupted", nil
-			break
-		}
+	if len(s.settings.Capacity) > 0 {
+		err = s.findCapacity(ctx, r, o)
+	} else {
+		err = s.levels(ctx, r, o)
+	}
+	if ctx.Err() != nil { // whatever failed, failed because of it
+		r.Cut, err = "interrupted", nil
 	}
 	if err != nil {
 		r.Cut = err.Error()
@@ -65,6 +55,27 @@ func (s *Session) Run(ctx context.Context, o Observer) (*Result, error) {
 	}
 	r.Ended = time.Now()
 	return r, err
+}
+
+// levels measures the levels of the range, one after the other.
+func (s *Session) levels(ctx context.Context, r *Result, o Observer) error {
+	find := search{levels: s.settings.Range, binary: s.settings.Plan.BinarySearch}
+	passed := true
+	for {
+		value, more := find.next(passed)
+		if !more {
+			return nil
+		}
+		l := Level{Load: Load{Mode: s.settings.Mode, Value: value, Distribution: s.settings.Distribution}}
+		o.Begin(l.Load)
+		err := s.level(ctx, &l, o)
+		r.Levels = append(r.Levels, l)
+		o.End(&r.Levels[len(r.Levels)-1])
+		passed = !l.OverLimit
+		if err != nil || ctx.Err() != nil {
+			return err
+		}
+	}
 }
 
 func thisHost() Host {

@@ -64,6 +64,9 @@ type Settings struct {
 
 	// Goals are what each level is to reach.
 	Goals []Goal
+	// Capacity, when it has goals, asks for the highest rate that meets them; the
+	// Range then bounds the search.
+	Capacity []Goal
 
 	// ServerPID is the server's process; 0 looks for one that listens here.
 	ServerPID int

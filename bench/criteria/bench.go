@@ -1,0 +1,76 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"shoal/internal/perf"
+)
+
+// A bench runs the command under test against the fixtures.
+type bench struct {
+	shoal  string
+	server *server
+}
+
+// A done run is what shoal perf left.
+type done struct {
+	result      *perf.Result
+	file        string // of the result; removed by close
+	out, stderr string
+	code        int
+}
+
+func (d *done) close() { _ = os.RemoveAll(filepath.Dir(d.file)) }
+
+// level returns the level of a run that has but one.
+func (d *done) level() (*perf.Level, error) {
+	if d.result == nil || len(d.result.Levels) != 1 || d.result.Levels[0].Merged == nil {
+		return nil, fmt.Errorf("the run has not one level: exit code %d: %s", d.code, d.stderr)
+	}
+	return &d.result.Levels[0], nil
+}
+
+// perf measures a model of the fixtures.
+func (b *bench) perf(ctx context.Context, model string, args ...string) (*done, error) {
+	return b.perfAt(ctx, b.server, model, args...)
+}
+
+func (b *bench) perfAt(ctx context.Context, s *server, model string, args ...string) (*done, error) {
+	dir, err := os.MkdirTemp("", "shoal-criteria-")
+	if err != nil {
+		return nil, err
+	}
+	d := &done{file: filepath.Join(dir, "result.json")}
+	d.out, d.stderr, d.code, err = b.run(ctx, append([]string{"perf", "-m", model, "-u", s.HTTP, "--json", d.file}, args...)...)
+	if err != nil {
+		return d, err
+	}
+	data, err := os.ReadFile(d.file)
+	if err != nil {
+		return d, fmt.Errorf("%w; exit code %d: %s", err, d.code, d.stderr)
+	}
+	d.result, err = perf.ParseResult(data)
+	return d, err
+}
+
+// run runs the binary and returns what it printed and its exit code.
+func (b *bench) run(ctx context.Context, args ...string) (out, stderr string, code int, err error) {
+	command := exec.CommandContext(ctx, b.shoal, args...)
+	var o, e bytes.Buffer
+	command.Stdout, command.Stderr = &o, &e
+	err = command.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		err = nil
+	}
+	if err != nil {
+		return "", "", 0, err
+	}
+	return o.String(), e.String(), command.ProcessState.ExitCode(), nil
+}

@@ -1,0 +1,147 @@
+// Package perftest serves models of known cost, so that what perf says of them
+// can be held against what is true. They sleep rather than compute, which a
+// machine shared with the load generator does not disturb. Tests of perf use it,
+// and the program that checks perf's criteria.
+package perftest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"shoal/internal/backend"
+	"shoal/internal/engine"
+	"shoal/internal/protocol/kservegrpc"
+	"shoal/internal/protocol/kservehttp"
+)
+
+// A Model is one that sleeps: Fixed for each run and Row for each row of it.
+type Model struct {
+	Name       string
+	Fixed, Row time.Duration
+	MaxBatch   int  // 0: none
+	Batching   bool // the server gathers requests
+	FailEvery  int  // one request in so many fails
+	Instances  int  // 0: one
+	Shape      string
+}
+
+// Cost returns what a run of so many rows takes.
+func (m Model) Cost(rows float64) time.Duration {
+	return m.Fixed + time.Duration(rows*float64(m.Row))
+}
+
+const ms = time.Millisecond
+
+// Models are the fixtures of perf's criteria.
+func Models() []Model {
+	return []Model{
+		{Name: "noop", MaxBatch: 64, Instances: 4, Shape: "3200"},
+		{Name: "curve_flat", Fixed: 2 * ms, Row: 70 * time.Microsecond, MaxBatch: 8, Batching: true},
+		{Name: "curve_mid", Fixed: 2 * ms, Row: ms / 2, MaxBatch: 32, Batching: true},
+		{Name: "curve_linear", Fixed: ms / 10, Row: 3 * ms / 2, MaxBatch: 8, Batching: true},
+		{Name: "stall", Fixed: ms / 5, MaxBatch: 8, Instances: 8},
+		{Name: "flaky", Fixed: ms / 2, MaxBatch: 8, Instances: 4, FailEvery: 100},
+		{Name: "varied", MaxBatch: 16, Instances: 2, Shape: "-1"},
+	}
+}
+
+func (m Model) config() string {
+	shape := m.Shape
+	if shape == "" {
+		shape = "16"
+	}
+	text := fmt.Sprintf("backend: \"sleeping\"\nmax_batch_size: %d\n", m.MaxBatch)
+	text += fmt.Sprintf("input { name: \"INPUT0\" data_type: TYPE_FP32 dims: [ %s ] }\noutput { name: \"OUTPUT0\" data_type: TYPE_FP32 dims: [ %s ] }\n", shape, shape)
+	text += fmt.Sprintf("instance_group { kind: KIND_CPU count: %d }\n", max(1, m.Instances))
+	if m.Batching {
+		text += "dynamic_batching { }\n"
+	}
+	for name, v := range map[string]int64{"fixed_us": m.Fixed.Microseconds(), "row_us": m.Row.Microseconds(), "fail_every": int64(m.FailEvery)} {
+		text += fmt.Sprintf("parameters { key: %q value { string_value: \"%d\" } }\n", name, v)
+	}
+	return text
+}
+
+// A Server serves models over HTTP and gRPC on ports of its own.
+type Server struct {
+	HTTP, GRPC string // addresses
+
+	dir    string
+	stalls *stalls
+	close  []func(context.Context) error
+}
+
+// Start serves these models.
+func Start(ctx context.Context, models []Model) (s *Server, err error) {
+	s = &Server{stalls: &stalls{}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	if s.dir, err = os.MkdirTemp("", "shoal-perftest-"); err != nil {
+		return s, err
+	}
+	for _, m := range models {
+		if err := os.MkdirAll(filepath.Join(s.dir, m.Name, "1"), 0o755); err != nil {
+			return s, err
+		}
+		if err := os.WriteFile(filepath.Join(s.dir, m.Name, "config.pbtxt"), []byte(m.config()), 0o644); err != nil {
+			return s, err
+		}
+	}
+	e, err := engine.Start(ctx, engine.Options{
+		Name: "perftest", Version: "1", Repositories: []string{s.dir}, Backends: []backend.Backend{sleeping{stalls: s.stalls}},
+		AllOrNothing: true, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		return s, err
+	}
+	s.close = append(s.close, e.Close)
+	return s, s.listen(e)
+}
+
+func (s *Server) listen(e *engine.Engine) error {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	h, err := kservehttp.Start(kservehttp.Options{Log: slog.New(slog.DiscardHandler)}, e, ln)
+	if err != nil {
+		return err
+	}
+	s.HTTP, s.close = ln.Addr().String(), append(s.close, h.Close)
+	if ln, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		return err
+	}
+	g, err := kservegrpc.Start(kservegrpc.Options{Log: slog.New(slog.DiscardHandler)}, e, ln)
+	if err != nil {
+		return err
+	}
+	s.GRPC, s.close = ln.Addr().String(), append(s.close, g.Close)
+	return nil
+}
+
+// Stall lets every model stand still for d from now on.
+func (s *Server) Stall(d time.Duration) { s.stalls.begin(d) }
+
+// Close ends the server after what it has under way.
+func (s *Server) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	var errs []error
+	for i := len(s.close) - 1; i >= 0; i-- {
+		errs = append(errs, s.close[i](ctx))
+	}
+	s.close = nil
+	if s.dir != "" {
+		errs = append(errs, os.RemoveAll(s.dir))
+	}
+	return errors.Join(errs...)
+}
