@@ -18,7 +18,7 @@ import (
 // not know its neighbours.
 var floors = [][]string{
 	{"internal/tensor", "internal/status", "internal/race", "internal/histogram", "python"},
-	{"internal/model/modelpb", "internal/shm"},
+	{"internal/model/modelpb", "internal/shm", "internal/usermetric"},
 	{"internal/infer", "internal/model", "internal/worker"},
 	{"internal/backend"},
 	{"internal/sched", "internal/backend/backendtest"},

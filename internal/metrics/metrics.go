@@ -29,7 +29,9 @@ type Options struct {
 	// CPU adds gauges of the machine, read every Interval.
 	CPU      bool
 	Interval time.Duration
-	Log      *slog.Logger
+	// User has models' own metrics; nil is none.
+	User UserSource
+	Log  *slog.Logger
 }
 
 // Metrics is the handler of GET /metrics.
@@ -46,6 +48,9 @@ func Start(opt Options, src Source) *Metrics {
 	reg := prometheus.NewRegistry()
 	models := &modelCollector{src: src, settings: opt.Settings}
 	reg.MustRegister(models, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if opt.User != nil {
+		reg.MustRegister(userCollector{opt.User})
+	}
 	if opt.Settings.Summaries {
 		models.windows = newWindows()
 		m.every(windowStep, func() { models.windows.turn(src) })

@@ -1,0 +1,192 @@
+// Package usermetric keeps the metrics that models' own code counts: what a
+// Python model makes with MetricFamily. Workers' operations come in through
+// Apply; the Prometheus endpoint reads Families. A Registry is safe for
+// concurrent use, and its methods only ever wait for each other.
+package usermetric
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+
+	"shoal/internal/status"
+)
+
+// maxMetrics bounds how many labelled metrics there can be. A model that labels
+// by request would otherwise fill the memory, here and in Prometheus.
+const maxMetrics = 10000
+
+// A Registry is all metrics of all models' own. The zero value is empty.
+type Registry struct {
+	mu       sync.Mutex // protects the fields below
+	families map[string]*family
+	count    int // of labelled metrics
+}
+
+type family struct {
+	kind    Kind
+	help    string
+	metrics map[string]*metric // by their labels
+}
+
+type metric struct {
+	labels  map[string]string
+	owners  map[string]bool
+	value   float64 // of a counter or gauge; the sum of a histogram
+	count   uint64
+	bounds  []float64
+	buckets []uint64 // not cumulative; the last is beyond all bounds
+}
+
+// Apply carries out an operation. It returns the metric's value after it, which
+// for a histogram is the sum of what was observed. Operations may name a metric
+// that was not declared: they declare it.
+func (r *Registry) Apply(op Op) (float64, error) {
+	if err := op.check(); err != nil {
+		return 0, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f, err := r.familyLocked(op)
+	if err != nil {
+		return 0, err
+	}
+	m, err := r.metricLocked(f, op)
+	if err != nil {
+		return 0, err
+	}
+	if err := m.apply(f.kind, op); err != nil {
+		return 0, err
+	}
+	return m.value, nil
+}
+
+func (r *Registry) familyLocked(op Op) (*family, error) {
+	if f := r.families[op.Family]; f != nil {
+		if f.kind != op.Kind {
+			return nil, status.Errorf(status.InvalidArgument, "metric family '%s' is a %s already and cannot be a %s too", op.Family, f.kind, op.Kind)
+		}
+		return f, nil
+	}
+	f := &family{kind: op.Kind, help: op.Help, metrics: make(map[string]*metric)}
+	if r.families == nil {
+		r.families = make(map[string]*family)
+	}
+	r.families[op.Family] = f
+	return f, nil
+}
+
+func (r *Registry) metricLocked(f *family, op Op) (*metric, error) {
+	key := op.key()
+	m := f.metrics[key]
+	if m == nil {
+		if r.count >= maxMetrics {
+			return nil, status.Errorf(status.Unavailable, "there are %d metrics of models' own, and more are not kept; use fewer values for the labels of '%s'", r.count, op.Family)
+		}
+		m = &metric{labels: maps.Clone(op.Labels), owners: make(map[string]bool)}
+		if f.kind == Histogram {
+			m.bounds, m.buckets = slices.Clone(op.Buckets), make([]uint64, len(op.Buckets)+1)
+		}
+		f.metrics[key] = m
+		r.count++
+	}
+	m.owners[op.Owner] = true
+	return m, nil
+}
+
+func (m *metric) apply(kind Kind, op Op) error {
+	switch op.Act {
+	case Increment:
+		if kind == Counter && op.Value < 0 {
+			return status.Errorf(status.InvalidArgument, "a counter cannot be incremented by %v, which is below zero", op.Value)
+		}
+		m.value += op.Value
+	case Set:
+		m.value = op.Value
+	case Observe:
+		i, _ := slices.BinarySearch(m.bounds, op.Value)
+		m.buckets[i]++
+		m.count++
+		m.value += op.Value
+	}
+	return nil
+}
+
+// Drop forgets what only that owner counts: the model has been unloaded.
+func (r *Registry) Drop(owner string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name, f := range r.families {
+		for key, m := range f.metrics {
+			if delete(m.owners, owner); len(m.owners) == 0 {
+				delete(f.metrics, key)
+				r.count--
+			}
+		}
+		if len(f.metrics) == 0 {
+			delete(r.families, name)
+		}
+	}
+}
+
+// A Family is a snapshot of the metrics of one name.
+type Family struct {
+	Name, Help string
+	Kind       Kind
+	Metrics    []Metric
+}
+
+// A Metric is a snapshot of one metric.
+type Metric struct {
+	Labels  map[string]string
+	Value   float64 // of a counter or gauge; the sum of a histogram
+	Count   uint64  // of a histogram
+	Buckets map[float64]uint64
+}
+
+// Families returns everything as it is now, sorted by name and labels.
+func (r *Registry) Families() []Family {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []Family
+	for _, name := range slices.Sorted(maps.Keys(r.families)) {
+		f := r.families[name]
+		s := Family{Name: name, Help: f.help, Kind: f.kind}
+		for _, key := range slices.Sorted(maps.Keys(f.metrics)) {
+			s.Metrics = append(s.Metrics, f.metrics[key].snapshot())
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+func (m *metric) snapshot() Metric {
+	s := Metric{Labels: maps.Clone(m.labels), Value: m.value, Count: m.count}
+	if m.buckets == nil {
+		return s
+	}
+	s.Buckets = make(map[float64]uint64, len(m.bounds))
+	var sum uint64
+	for i, bound := range m.bounds {
+		sum += m.buckets[i]
+		s.Buckets[bound] = sum
+	}
+	return s
+}
+
+// key tells metrics of a family apart by their labels.
+func (op Op) key() string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(op.Labels)) {
+		b.WriteString(name)
+		b.WriteByte(0)
+		b.WriteString(op.Labels[name])
+		b.WriteByte(0)
+	}
+	return b.String()
+}
+
+// finite reports whether a value can be counted with.
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
