@@ -15,6 +15,7 @@ import mmap
 import os
 import struct
 import threading
+import weakref
 from sys import getrefcount
 from time import perf_counter_ns
 
@@ -56,7 +57,8 @@ class Channel:
         self._slots = {}
         self._taken = 0
         self._closing = False
-        self._running = None
+        self._sequence = 0  # of the batch that runs, or ran last
+        self._cancelled = set()  # (sequence, request) of clients that have gone
         self.inputs = config["inputs"]  # names, in the order of the signature
         self.outputs = {name: i for i, name in enumerate(config["outputs"])}
         self.output_names = config["outputs"]
@@ -66,7 +68,13 @@ class Channel:
         self.limit = config["limit"]
         self.copies = self.decoupled  # hand out copies of inputs rather than views
         self.note = lambda text: None  # told what an operator may want to know
-        self.stream = None  # sends answers of decoupled models
+        self._batch = Batch
+        if self.decoupled:
+            from shoal import _stream  # not at the top: it builds on this module
+
+            self._batch = _stream.StreamBatch
+        self.send = None  # sends an answer of a decoupled model
+        self._live = weakref.WeakValueDictionary()  # (sequence, request): those of decoupled models that are not finished
 
     def close(self):
         """Make serve return when it has run what was sent."""
@@ -84,26 +92,32 @@ class Channel:
                 continue
             number, _, size = _ENTRY.unpack_from(self._control, (self._taken % RING) * 16)
             self._taken += 1
-            self._running = batch = self._open(number, size)
+            batch = self._open(number, size)
             begin = perf_counter_ns()
             run(batch)
-            self._running = None
             batch._finish(perf_counter_ns() - begin)
             batch = None
             os.write(back, _ONE)
 
     def cancel(self, sequence, i):
         """Note that the client of a request has gone."""
-        batch = self._running
-        if batch is not None and batch._header[0] == sequence:
-            batch.requests[i]._cancelled = True
+        if sequence >= self._sequence or (sequence, i) in self._live:
+            self._cancelled.add((sequence, i))
+
+    def _forget(self, sequence):
+        """Drop what is known of clients that have gone, for a batch that has ended."""
+        for key in list(self._cancelled):
+            if key[0] <= sequence and key not in self._live:
+                self._cancelled.discard(key)
 
     def _open(self, number, size):
         slot = self._slots.get(number)
         if slot is None:
             slot = self._slots[number] = _Slot(self._memory, number)
         slot.reach(size)
-        return (Stream if self.decoupled else Batch)(self, slot)
+        batch = self._batch(self, slot)
+        self._sequence = batch._header[0]
+        return batch
 
 
 class _Slot:
@@ -464,6 +478,8 @@ class Batch:
         flags = 0
         if layout.count() != layout.references:
             flags = self._kept()
+        if self._channel._cancelled:
+            self._channel._forget(self._header[0])
         _RESULT.pack_into(slot.outputs, 0, self._header[0], flags, self._answers, spent, at, len(table))
 
     def _kept(self):
@@ -483,12 +499,11 @@ class Batch:
 class Request:
     """One request of a batch."""
 
-    __slots__ = ("_batch", "_index", "_cancelled")
+    __slots__ = ("_batch", "_index", "__weakref__")
 
     def __init__(self, batch, index):
         self._batch = batch
         self._index = index
-        self._cancelled = False
 
     @property
     def id(self):
@@ -551,7 +566,7 @@ class Request:
         """The name of an input's data type on the wire, such as "FP32"."""
         return self._batch.datatype(name)
 
-    def respond(self, outputs, parameters=None):
+    def respond(self, outputs, parameters=None, final=True):
         """Answer with a list of (name, array) or (name, array, data type), where
         the type is its name on the wire. The arrays are copied at once."""
         self._batch._answer(self._index, outputs, parameters)
@@ -565,10 +580,4 @@ class Request:
 
     def cancelled(self):
         """Whether the client has gone."""
-        return self._cancelled
-
-
-class Stream(Batch):
-    """A batch of a decoupled model."""
-
-    __slots__ = ()
+        return (self._batch._header[0], self._index) in self._batch._channel._cancelled

@@ -121,6 +121,7 @@ def _live(link, fds, init, load):
 
         channel = _wire.Channel(fds[0], fds[1], fds[2], init["wire"])
         channel.note = lambda text: log("warn", text)
+        channel.send = lambda *parts: link.send(RESPONSE, *parts)
         handler.start()
     except Exception as e:
         link.send_json(FAILED, {"error": _last_line(e), "traceback": traceback.format_exc()})

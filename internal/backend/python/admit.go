@@ -27,6 +27,9 @@ func (in *instance) admit(requests []*infer.Request) (rows int) {
 // write beyond a tensor.
 func (in *instance) check(r *infer.Request) error {
 	m := in.model
+	if m.decoupled && r.Stream == nil {
+		return status.Errorf(status.Unsupported, "doesn't support models with decoupled transaction policy")
+	}
 	for j := range r.Inputs {
 		input := &r.Inputs[j]
 		if input.Index < 0 || input.Index >= len(m.inputs) || j > 0 && input.Index <= r.Inputs[j-1].Index {

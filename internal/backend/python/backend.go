@@ -113,7 +113,7 @@ func (b *Backend) describe(ctx context.Context, src backend.Source, set settings
 	if err != nil {
 		return nil, err
 	}
-	l, err := startLink(cmd, first)
+	l, err := startLink(cmd, first, nil)
 	if err != nil {
 		return nil, b.startFault(cmd, err)
 	}

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"shoal/internal/backend"
 	"shoal/internal/infer"
 	"shoal/internal/model/modelpb"
 	"shoal/internal/tensor"
@@ -51,29 +50,17 @@ func startForBench(b testing.TB, handler string, width int64) (*instance, func()
 		Input:  []*modelpb.ModelInput{{Name: "INPUT0", DataType: modelpb.DataType_TYPE_FP32, Dims: []int64{width}}},
 		Output: []*modelpb.ModelOutput{{Name: "OUTPUT0", DataType: modelpb.DataType_TYPE_FP32, Dims: []int64{-1}}},
 	}
-	m, err := open(b, newBackend(b, Options{}), handler, cfg)
-	if err != nil {
-		b.Fatal(err)
-	}
-	started, err := m.Start(b.Context(), backend.Placement{Name: "bench_0_0", Count: 1})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		if err := started.Close(); err != nil {
-			b.Error(err)
-		}
-	})
+	in := startInstance(b, newBackend(b, Options{}), handler, cfg)
 	data := make([]byte, 4*width)
 	batch := &infer.Batch{Rows: 1, Requests: make([]*infer.Request, 1)}
 	shape := tensor.Shape{1, width}
-	return started.(*instance), func() {
+	return in, func() {
 		r := infer.NewRequest()
 		r.Rows = 1
 		input := r.AddInput()
 		input.Name, input.Type, input.Shape, input.Data.First = "INPUT0", tensor.FP32, shape, data
 		batch.Requests[0] = r
-		if err := started.Run(batch); err != nil {
+		if err := in.Run(batch); err != nil {
 			b.Fatal(err)
 		}
 		if r.Err != nil {

@@ -6,7 +6,29 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"shoal/internal/backend"
+	"shoal/internal/model/modelpb"
 )
+
+// startInstance starts an instance of a model that is run by a handler in testdata.
+func startInstance(t testing.TB, b *Backend, handler string, cfg *modelpb.ModelConfig) *instance {
+	t.Helper()
+	m, err := open(t, b, handler, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := m.Start(t.Context(), backend.Placement{Name: cfg.GetName() + "_0_0", Count: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := in.Close(); err != nil {
+			t.Errorf("close the instance: %v", err)
+		}
+	})
+	return in.(*instance)
+}
 
 // pid returns the process id of the instance's worker.
 func (in *instance) pid() int {

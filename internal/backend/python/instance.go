@@ -47,11 +47,14 @@ func (in *instance) Run(b *infer.Batch) error {
 		in.sup.Release(l)
 		return in.fault(err)
 	}
+	if in.model.decoupled {
+		l.streams.add(in.sequence, in.live)
+	}
 	b.Times.InputsReady = in.now()
 	err = in.exchange(l, s, size)
 	b.Times.OutputsOut = in.now()
 	if err == nil {
-		err = in.reader.read(s, in.sequence, in.live, rows)
+		err = in.read(s, rows)
 	}
 	if err != nil {
 		return in.lost(l, s, err)
@@ -60,6 +63,16 @@ func (in *instance) Run(b *infer.Batch) error {
 	in.sup.Release(l)
 	in.hand(s)
 	return nil
+}
+
+// read reads the worker's answer. That of a decoupled model has nothing in it: its
+// responses come by themselves.
+func (in *instance) read(s *slot, rows int) error {
+	if in.model.decoupled {
+		_, err := in.reader.open(s, in.sequence)
+		return err
+	}
+	return in.reader.read(s, in.sequence, in.live, rows)
 }
 
 // now returns the time, from one reading of the clock: time.Now makes two.
@@ -85,6 +98,9 @@ var errSilent = errors.New("the worker closed its connection to the server")
 func (in *instance) lost(l *link, s *slot, fault error) error {
 	err := in.sup.Lost(l, fault)
 	l.mem.drop(s)
+	if in.model.decoupled {
+		return nil // each stream was told when the worker was buried
+	}
 	return err
 }
 
@@ -92,20 +108,20 @@ func (in *instance) lost(l *link, s *slot, fault error) error {
 func (in *instance) hand(s *slot) {
 	owned := int32(0)
 	for _, r := range in.live {
-		if r.Err == nil {
+		if r.Err == nil && !in.model.decoupled {
 			owned++
 		}
 	}
 	if in.reader.kept {
-		owned++ // for the handler: the slot does not come back
+		s.kept = true
 	}
 	if owned == 0 {
-		s.mem.put(s)
+		s.back()
 		return
 	}
 	s.refs.Store(owned)
 	for _, r := range in.live {
-		if r.Err == nil {
+		if r.Err == nil && !in.model.decoupled {
 			r.Response.Own(s)
 		}
 	}

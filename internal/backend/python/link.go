@@ -31,6 +31,7 @@ type link struct {
 	gone    chan struct{} // closed when all of it is given back
 	silent  atomic.Bool   // nothing will come from the worker any more
 	handler atomic.Int64  // nanoseconds in the handler
+	streams *streams      // the requests of a decoupled model that are not finished
 
 	sending sync.Mutex
 }
@@ -45,9 +46,11 @@ type frame struct {
 const maxFrame = 1 << 30
 
 // startLink starts a worker and gives it its first message. It returns when the
-// process runs; what the worker says to that is in first.
-func startLink(cmd worker.Command, first []byte) (*link, error) {
-	l := &link{name: cmd.Name, log: cmd.Log.With("model", cmd.Model, "instance", cmd.Name), first: make(chan frame, 1), gone: make(chan struct{})}
+// process runs; what the worker says to that is in first. M is nil for a worker
+// that is not to run batches.
+func startLink(cmd worker.Command, first []byte, m *loaded) (*link, error) {
+	l := &link{streams: newStreams(m), name: cmd.Name, log: cmd.Log.With("model", cmd.Model, "instance", cmd.Name), first: make(chan frame, 1), gone: make(chan struct{})}
+	l.streams.cancel = l.cancel
 	var err error
 	if l.mem, err = newMemory(cmd.Name); err != nil {
 		return nil, err
@@ -80,8 +83,18 @@ func (l *link) bury(reader *sync.WaitGroup) {
 	l.socket.Close()
 	reader.Wait()
 	l.hush()
+	l.streams.end(l.lostError())
 	l.mem.retire()
 	close(l.gone)
+}
+
+// lostError returns what those are told whose answers will not come.
+func (l *link) lostError() error {
+	var exit *worker.Exit
+	if errors.As(l.process.Err(), &exit) {
+		return exit.Lost()
+	}
+	return status.Wrap(status.Internal, l.process.Err(), "worker "+l.name+" ended")
 }
 
 // hush says that nothing will come any more, also to who is waiting.
@@ -117,6 +130,12 @@ func (l *link) send(kind byte, payload []byte) error {
 	return err
 }
 
+// cancel tells the worker that nobody waits for a request any more.
+func (l *link) cancel(key streamKey) {
+	b := binary.LittleEndian.AppendUint64(nil, key.sequence)
+	_ = l.send(frameCancel, binary.LittleEndian.AppendUint32(b, key.request)) // one that is gone need not know
+}
+
 // receive reads frames until the worker's end of the socket closes.
 func (l *link) receive() {
 	defer close(l.first)
@@ -124,13 +143,15 @@ func (l *link) receive() {
 	r := bufio.NewReader(l.socket)
 	for {
 		f, err := readFrame(r)
+		if err == nil {
+			err = l.take(f)
+		}
 		if err != nil {
 			if errors.Is(err, errWire) {
 				l.process.Kill(err)
 			}
 			return
 		}
-		l.take(f)
 	}
 }
 
@@ -152,7 +173,7 @@ func readFrame(r io.Reader) (frame, error) {
 }
 
 // take acts on a frame.
-func (l *link) take(f frame) {
+func (l *link) take(f frame) error {
 	switch f.kind {
 	case frameReady, frameDescribed, frameFailed:
 		select {
@@ -161,7 +182,10 @@ func (l *link) take(f frame) {
 		}
 	case frameLog:
 		l.logLine(f.payload)
+	case frameResponse:
+		return l.streams.respond(f.payload)
 	}
+	return nil
 }
 
 // logLine writes what the handler logs.

@@ -23,6 +23,8 @@ type loaded struct {
 	set     settings
 	inputs  []port
 	outputs []port
+	// decoupled models give any number of responses, to the requests' streams.
+	decoupled bool
 }
 
 // Open implements backend.Backend.
@@ -31,7 +33,7 @@ func (b *Backend) Open(ctx context.Context, src backend.Source, cfg *modelpb.Mod
 	if err != nil {
 		return nil, forModel(src.Model, err)
 	}
-	m := &loaded{backend: b, src: src, cfg: cfg, sig: sig, set: set}
+	m := &loaded{backend: b, src: src, cfg: cfg, sig: sig, set: set, decoupled: cfg.GetModelTransactionPolicy().GetDecoupled()}
 	if len(cfg.GetBatchInput())+len(cfg.GetBatchOutput()) > 0 {
 		return nil, status.Errorf(status.InvalidArgument, "model '%s': batch_input and batch_output are not for Python models, which see each request's own shapes; leave them out", src.Model)
 	}
@@ -72,7 +74,7 @@ func (m *loaded) startWorker(ctx context.Context, p backend.Placement) (*link, e
 	if err != nil {
 		return nil, err
 	}
-	l, err := startLink(cmd, first)
+	l, err := startLink(cmd, first, m)
 	if err != nil {
 		return nil, m.backend.startFault(cmd, err)
 	}
@@ -145,7 +147,7 @@ func (m *loaded) firstMessage(p backend.Placement) ([]byte, error) {
 	if p.Kind == modelpb.ModelInstanceGroup_KIND_GPU {
 		msg.DeviceID = 0 // the only one that the worker can see
 	}
-	w := &wireMessage{Inputs: []string{}, Outputs: []string{}, OutputTypes: []int{}, Batched: m.sig.MaxBatch > 0, Decoupled: m.cfg.GetModelTransactionPolicy().GetDecoupled(), Limit: m.set.maxResult}
+	w := &wireMessage{Inputs: []string{}, Outputs: []string{}, OutputTypes: []int{}, Batched: m.sig.MaxBatch > 0, Decoupled: m.decoupled, Limit: m.set.maxResult}
 	for i := range m.inputs {
 		w.Inputs = append(w.Inputs, m.inputs[i].Name)
 	}

@@ -27,7 +27,7 @@ type reader struct {
 	requests []*infer.Request
 	rows     int
 	limit    int
-	slot     *slot
+	text     *[]byte // where strings are copied to; nil when the data cannot change any more
 
 	data     []byte // where outputs lie
 	table    []byte // what is left of it
@@ -36,35 +36,22 @@ type reader struct {
 	handler  time.Duration
 	kept     bool
 	dims     tensor.Shape
-	starts   []int
 }
 
 // read gives the requests of a batch their responses and errors. On an error of
 // its own none of them has any.
 func (rd *reader) read(s *slot, sequence uint64, requests []*infer.Request, rows int) error {
-	rd.slot, rd.requests, rd.rows = s, requests, rows
-	count, err := rd.open(sequence)
-	for ; count > 0 && err == nil; count-- {
-		err = rd.answer()
-	}
-	if err == nil && len(rd.table) > 0 {
-		err = wireFault("%d bytes behind its last answer", len(rd.table))
-	}
-	if err == nil && rd.left > 0 {
-		err = wireFault("%d of %d requests have no answer", rd.left, len(requests))
-	}
+	rd.requests, rd.rows = requests, rows
+	count, err := rd.open(s, sequence)
 	if err != nil {
-		for _, r := range requests {
-			r.Err = nil
-			r.Response.Release()
-		}
+		return err
 	}
-	return err
+	return rd.answers(count)
 }
 
-// open reads the header and returns the number of answers.
-func (rd *reader) open(sequence uint64) (int, error) {
-	head := rd.slot.out[:headSize]
+// open reads a result's header and returns the number of answers.
+func (rd *reader) open(s *slot, sequence uint64) (int, error) {
+	head := s.out[:headSize]
 	seq, flags, count := binary.LittleEndian.Uint64(head), binary.LittleEndian.Uint32(head[8:]), binary.LittleEndian.Uint32(head[12:])
 	spent, at, size := binary.LittleEndian.Uint64(head[16:]), binary.LittleEndian.Uint64(head[24:]), binary.LittleEndian.Uint64(head[32:])
 	switch {
@@ -73,21 +60,41 @@ func (rd *reader) open(sequence uint64) (int, error) {
 	case at < headSize || at > uint64(align(rd.limit)) || size > maxTable:
 		return 0, wireFault("its table has %d bytes at %d", size, at)
 	}
-	if err := rd.slot.see(int(at + size)); err != nil {
+	if err := s.see(int(at + size)); err != nil {
 		return 0, err
 	}
-	rd.slot.usedOut = int(at + size)
-	rd.slot.table = append(rd.slot.table[:0], rd.slot.out[at:at+size]...) // it must not change while it is read
-	rd.slot.text = rd.slot.text[:0]
-	rd.data, rd.table = rd.slot.out[:at:at], rd.slot.table
+	s.usedOut = int(at + size)
+	s.table = append(s.table[:0], s.out[at:at+size]...) // it must not change while it is read
+	s.text = s.text[:0]
+	rd.data, rd.table, rd.text = s.out[:at:at], s.table, &s.text
 	rd.kept = flags&resultKept != 0
 	rd.handler = time.Duration(min(spent, math.MaxInt64))
+	return int(min(count, math.MaxInt32)), nil
+}
+
+// answers reads so many answers, which must be one for each request.
+func (rd *reader) answers(count int) (err error) {
 	rd.left = len(rd.requests)
 	rd.answered = rd.answered[:0]
 	for range rd.requests {
 		rd.answered = append(rd.answered, false)
 	}
-	return int(min(count, math.MaxInt32)), nil
+	for ; count > 0 && err == nil; count-- {
+		err = rd.answer()
+	}
+	if err == nil && len(rd.table) > 0 {
+		err = wireFault("%d bytes behind its last answer", len(rd.table))
+	}
+	if err == nil && rd.left > 0 {
+		err = wireFault("%d of %d requests have no answer", rd.left, len(rd.requests))
+	}
+	if err != nil {
+		for _, r := range rd.requests {
+			r.Err = nil
+			r.Response.Release()
+		}
+	}
+	return err
 }
 
 // next takes so many bytes off the table.
@@ -190,6 +197,10 @@ func (rd *reader) output(part []*infer.Request, rows int) error {
 			rd.model.sig.Name, o.port.Name, len(part)))
 		return nil
 	}
+	if given(part, o.index) {
+		fail(part, status.Errorf(status.Internal, "model '%s': output '%s' is given twice", rd.model.sig.Name, o.port.Name))
+		return nil
+	}
 	var room [maxRank]int64
 	shape, err := o.port.clientShape(room[:0], o.shape, rows)
 	if err != nil {
@@ -203,6 +214,19 @@ func (rd *reader) output(part []*infer.Request, rows int) error {
 	}
 	rd.hand(&o, part, shape, rows)
 	return nil
+}
+
+// given reports whether the requests, which are answered together, have an output
+// already.
+func given(part []*infer.Request, index int) bool {
+	for _, r := range part {
+		for i := range r.Response.Outputs {
+			if r.Response.Outputs[i].Index == index {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // record reads the description of an output and finds its data.
@@ -243,13 +267,15 @@ func (rd *reader) record() (o outputRecord, err error) {
 	return o, nil
 }
 
-// strings copies an output's strings, so that they cannot change once they were
-// looked at, and checks that there are as many as its shape has.
+// strings returns an output's strings once it has seen that there are as many as
+// its shape has. It copies them before, so that they cannot change after.
 func (rd *reader) strings(o *outputRecord) ([]byte, error) {
-	s := rd.slot
-	begin := len(s.text)
-	s.text = append(s.text, o.data...)
-	text := s.text[begin:len(s.text):len(s.text)]
+	text := o.data
+	if rd.text != nil {
+		begin := len(*rd.text)
+		*rd.text = append(*rd.text, text...)
+		text = (*rd.text)[begin:len(*rd.text):len(*rd.text)]
+	}
 	n, _ := o.shape.Elements()
 	end, ok := walkStrings(text, n)
 	if !ok || end != len(text) {

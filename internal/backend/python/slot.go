@@ -13,6 +13,8 @@ type slot struct {
 	in     []byte // the half that we write
 	out    []byte // the half that the worker writes
 	refs   atomic.Int32
+	kept   bool // the handler still reads our half: the slot must not be used again
+
 	// used is how much of each half the batch has written.
 	usedIn, usedOut int
 
@@ -94,8 +96,17 @@ func (s *slot) unmap() {
 // Release implements infer.Releaser: one response less.
 func (s *slot) Release() {
 	if s.refs.Add(-1) == 0 {
-		s.mem.put(s)
+		s.back()
 	}
+}
+
+// back gives the slot back.
+func (s *slot) back() {
+	if s.kept {
+		s.mem.drop(s)
+		return
+	}
+	s.mem.put(s)
 }
 
 // put takes a slot back.
