@@ -32,7 +32,7 @@ var floors = [][]string{
 	{"internal/client"},
 	{"internal/perf/input"},
 	{"internal/perf"},
-	{"internal/perf/page", "internal/perf/perftest"},
+	{"internal/perf/live", "internal/perf/page", "internal/perf/perftest"},
 	{"internal/cli", "bench/internal/peer", "bench/internal/report"},
 	{"bench/internal/measure"},
 	{"cmd/shoal", "bench/batcher", "bench/criteria", "bench/ladder", "bench/overload", "bench/size", "bench/triton"},

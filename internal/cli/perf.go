@@ -81,7 +81,7 @@ shoal perf diff compares two results that --json wrote.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := f.settings(cmd)
 			if err == nil {
-				err = errors.Join(s.Check(), f.pictures.check())
+				err = errors.Join(s.Check(), f.pictures.check(cmd.ErrOrStderr()))
 			}
 			if err != nil {
 				return misused(cmd, err)
@@ -131,9 +131,11 @@ func (f *perfFlags) run(cmd *cobra.Command, settings *perf.Settings) error {
 		fmt.Fprintln(out, ".")
 	}
 	perf.WriteBanner(out, settings, session.Decoupled())
-	report := session.Report(out, stderr, f.verbose > 0)
-	observer := withProgress(report, stderr)
-	result, err := session.Run(ctx, observer)
+	view := f.pictures.startLive(ctx, stop, settings, stderr)
+	defer view.Close()
+	report := session.Report(view.Hold(out), view.Hold(stderr), f.verbose > 0)
+	result, err := session.Run(ctx, view.Observe(report))
+	view.Close()
 	if err == nil || len(result.Reported()) > 0 || result.Capacity != nil {
 		report.Summary(result)
 	}

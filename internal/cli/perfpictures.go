@@ -15,17 +15,23 @@ import (
 type perfPictures struct {
 	html string
 	plot string
+	live string
 }
 
 func (p *perfPictures) add(g *flagGroup) {
 	g.text(&p.html, "html", "", "write a page with all charts, tables and data to this `file`; it needs no network and may be sent on")
 	g.text(&p.html, "report-html", "", "the same as --html")
 	g.note("report-html").Hidden = true
+	g.text(&p.live, "live", liveAuto, "how the run is shown while it goes, on standard error: `auto|off|line|full`; a line that moves, a screen of charts, or, where there is no terminal, a line for each window; auto is line on a terminal and off elsewhere")
 	g.text(&p.plot, "plot", "", "write a picture of throughput, latency and where the time goes to this `file`, .svg or .png")
 }
 
-// check holds the flags against what can be written.
-func (p *perfPictures) check() error {
+// check holds the flags against what can be written and shown.
+func (p *perfPictures) check(stderr io.Writer) error {
+	return errors.Join(p.checkPlot(), checkLive(p.live, stderr))
+}
+
+func (p *perfPictures) checkPlot() error {
 	if end := strings.ToLower(filepath.Ext(p.plot)); p.plot != "" && end != ".svg" && end != ".png" {
 		return fmt.Errorf("--plot is %q, want a name that ends in .svg or .png", p.plot)
 	}

@@ -213,19 +213,3 @@ func (m *meter) count(w *Window, r *record) {
 	w.Wait += max(0, first-sent)
 	w.Receive += r.done - first
 }
-
-// A Progress is where a run is, ten times a second.
-type Progress struct {
-	Load    Load
-	Trial   int           // the window now measured, from 1
-	Elapsed time.Duration // of the window
-	Window  *Window       // so far; not to be kept
-	Tick    Tick          // the last tenth of a second
-}
-
-func (m *meter) progress(w *Window) {
-	if m.observe == nil {
-		return
-	}
-	m.observe(Progress{Load: m.load, Trial: m.trial, Elapsed: load.Now() - m.last.at, Window: w, Tick: m.timeline[len(m.timeline)-1]})
-}
