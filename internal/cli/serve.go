@@ -18,6 +18,8 @@ import (
 	"shoal/internal/backend/onnx"
 	"shoal/internal/backend/onnx/library"
 	"shoal/internal/backend/python"
+	"shoal/internal/backend/repeat"
+	"shoal/internal/backend/square"
 	"shoal/internal/demo"
 	"shoal/internal/engine"
 	"shoal/internal/shm"
@@ -96,7 +98,7 @@ func serve(f *serveFlags, stdout, stderr io.Writer) error {
 		Name:         f.id, Version: Version, Repositories: f.repositories, Backends: backends,
 		ConfigName: f.configName, NoAutoComplete: f.noAutoComplete || f.strictConfig,
 		AllOrNothing: f.exitOnError, LooseReadiness: !f.strictReady, Limiter: limiter, HoldBatches: hold, LoadThreads: f.loadThreads,
-		ComputeTimes: f.metrics.settings.Summaries, Log: log,
+		ComputeTimes: f.metrics.settings.Summaries, ResponseQueueSize: f.responseQueue, Log: log,
 	})
 	life := startLife(log, time.Duration(f.exitTimeout)*time.Second)
 	defer life.end()
@@ -155,7 +157,7 @@ func (f *serveFlags) backends(log *slog.Logger) ([]backend.Backend, error) {
 		Config: mergeSettings(settings[""], settings["python"]),
 		Logger: log,
 	})
-	return []backend.Backend{identity.Backend{}, ort, workers}, nil
+	return []backend.Backend{identity.Backend{}, repeat.Backend{}, square.Backend{}, ort, workers}, nil
 }
 
 // cacheFolder returns where things are unpacked that can be made again, "" when

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shoal/internal/engine"
 	"shoal/internal/metrics"
 )
 
@@ -33,6 +34,7 @@ type serveFlags struct {
 	exitOnError    bool
 	clientMemory   bool
 	maxRegions     int
+	responseQueue  int64
 	loadThreads    int
 	backendConfig  []string
 	library        string
@@ -124,6 +126,7 @@ func (f *serveFlags) add(cmd *cobra.Command, def serveDefaults) {
 	g = group(cmd, "Shared memory")
 	g.truth(&f.clientMemory, "allow-client-shm", false, "let clients of this machine pass tensors in shared memory of theirs")
 	g.number(&f.maxRegions, "client-shm-max-regions", 4096, "`regions` of shared memory that clients may register; each holds a file open")
+	g.size(&f.responseQueue, "response-queue-size", engine.DefaultResponseQueueSize, "`bytes` of a decoupled model's responses to one request that wait for a slow client; a model that sends on regardless has the request ended")
 	f.http.add(group(cmd, "HTTP"))
 	f.grpc.add(group(cmd, "gRPC"))
 	f.metrics.add(group(cmd, "Metrics"))

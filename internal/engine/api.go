@@ -67,6 +67,7 @@ type Statistics struct {
 	Failures                                  map[string]uint64 // by reason: REJECTED, CANCELED, BACKEND, OTHER
 	Pending                                   int64             // requests that wait for an instance
 	Batches                                   []BatchStatistics // by rising size
+	Responses                                 []ResponseStatistics
 	Config                                    *modelpb.ModelConfig
 
 	// Refused counts the requests that the scheduler would not take, because
@@ -87,9 +88,11 @@ type Statistics struct {
 type Distributions struct {
 	RequestTime, QueueTime histogram.Snapshot
 	BatchRows              histogram.Snapshot // of every batch that went to an instance
-	// FirstResponse are the bounds, in milliseconds, that RequestTime is cut
-	// at besides those of its layout.
-	FirstResponse []float64
+	// FirstResponse are the bounds, in milliseconds, that FirstResponseTime
+	// is cut at besides those of its layout. Ordinary models have one response
+	// to a request, so it is their RequestTime.
+	FirstResponse     []float64
+	FirstResponseTime histogram.Snapshot
 	// The times of the parts of an execution, for each request; empty unless
 	// Options.ComputeTimes.
 	InputTime, InferTime, OutputTime histogram.Snapshot
@@ -99,4 +102,12 @@ type Distributions struct {
 type BatchStatistics struct {
 	Size                                      int
 	ComputeInput, ComputeInfer, ComputeOutput Duration
+}
+
+// ResponseStatistics are the responses of a decoupled model that were the so
+// manieth to their requests; the index is their place in Statistics.Responses.
+// The last that is kept stands for all after it, too.
+type ResponseStatistics struct {
+	ComputeInfer, ComputeOutput          Duration
+	Success, Fail, EmptyResponse, Cancel Duration
 }

@@ -45,6 +45,10 @@ type Options struct {
 	// ComputeTimes keeps how the times of an execution's parts are spread;
 	// without, only their sums are known.
 	ComputeTimes bool
+	// ResponseQueueSize is how many bytes of a decoupled model's responses to
+	// one request may wait for a client that reads slowly;
+	// DefaultResponseQueueSize when it is zero.
+	ResponseQueueSize int64
 
 	// SharedMemory knows the memory that clients lend; nil when they may not.
 	SharedMemory *shm.Registry

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -147,7 +148,8 @@ func (e *Engine) open(ctx context.Context, src repository.Entry, n int64, cfg *m
 		return nil, err
 	}
 	v := &Version{number: n, config: cfg, sig: sig, model: m, done: make(chan struct{})}
-	v.stats.init(counted, e.opt.ComputeTimes)
+	v.decoupled, v.queueSize = cfg.GetModelTransactionPolicy().GetDecoupled(), cmp.Or(e.opt.ResponseQueueSize, DefaultResponseQueueSize)
+	v.stats.init(counted, e.opt.ComputeTimes, v.decoupled)
 	defer func() {
 		if err == nil {
 			return

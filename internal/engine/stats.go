@@ -31,6 +31,7 @@ type stats struct {
 	pending  atomic.Int64
 	refused  atomic.Uint64 // by the scheduler, at once
 	success  timed
+	first    timed // the first response of a decoupled model; dist is nil for others
 	fail     atomic.Uint64
 	failNs   atomic.Uint64
 	failures [failCount]atomic.Uint64
@@ -48,6 +49,7 @@ type stats struct {
 	outputNs   atomic.Uint64
 	queue      timed
 	batches    batchTable
+	responses  responseTable
 
 	// The distributions of the three parts of an execution, nil unless asked
 	// for.
@@ -67,9 +69,12 @@ func (t *timed) snapshot() (histogram.Snapshot, Duration) {
 }
 
 // init prepares the counters for use.
-func (s *stats) init(l *layouts, computeTimes bool) {
+func (s *stats) init(l *layouts, computeTimes, decoupled bool) {
 	s.layouts = l
 	s.success.dist, s.queue.dist, s.rows = histogram.New(l.request), histogram.New(l.queue), histogram.New(l.rows)
+	if decoupled {
+		s.first.dist = histogram.New(l.request)
+	}
 	if computeTimes {
 		s.input, s.infer, s.output = histogram.New(l.queue), histogram.New(l.queue), histogram.New(l.queue)
 	}
@@ -142,14 +147,28 @@ func (s *stats) answered(r *infer.Request, begin time.Time, err error) {
 	}
 	took := time.Since(begin)
 	if err == nil {
-		s.success.dist.Add(seconds(took), 1)
-		s.success.ns.Add(nanos(took))
+		s.succeeded(took)
 		return
 	}
 	s.fail.Add(1)
 	s.failNs.Add(nanos(took))
 	s.failures[failReason(r, err)].Add(1)
 }
+
+// succeeded counts a request that was answered well.
+func (s *stats) succeeded(took time.Duration) {
+	s.success.dist.Add(seconds(took), 1)
+	s.success.ns.Add(nanos(took))
+}
+
+// responded counts the first response of a decoupled model to a request.
+func (s *stats) responded(took time.Duration) {
+	s.first.dist.Add(seconds(took), 1)
+	s.first.ns.Add(nanos(took))
+}
+
+// delivered counts one response of a decoupled model.
+func (s *stats) delivered(d infer.Delivery) { s.responses.add(d) }
 
 func failReason(r *infer.Request, err error) int {
 	switch code := status.CodeOf(err); {
@@ -188,7 +207,11 @@ func (v *Version) snapshot() Statistics {
 	out.RequestTime, out.Success = s.success.snapshot()
 	out.QueueTime, out.Queue = s.queue.snapshot()
 	out.BatchRows = s.rows.Snapshot(float64(s.rowSum.Load()))
-	out.FirstResponse = s.layouts.firstResponse
+	out.FirstResponse, out.FirstResponseTime = s.layouts.firstResponse, out.RequestTime
+	if s.first.dist != nil {
+		out.FirstResponseTime, _ = s.first.snapshot()
+	}
+	out.Responses = s.responses.list()
 	if s.input != nil {
 		out.InputTime = s.input.Snapshot(float64(out.ComputeInput.Ns) / 1e9)
 		out.InferTime = s.infer.Snapshot(float64(out.ComputeInfer.Ns) / 1e9)

@@ -14,7 +14,7 @@ func BenchmarkStats(b *testing.B) {
 	for _, n := range []int{1, 16} {
 		b.Run(fmt.Sprintf("batch=%d", n), func(b *testing.B) {
 			var s stats
-			s.init(plainLayouts, false)
+			s.init(plainLayouts, false, false)
 			begin := time.Now()
 			batch := &infer.Batch{Rows: n, Times: infer.Times{
 				Start: begin.Add(100 * time.Microsecond), InputsReady: begin.Add(110 * time.Microsecond),

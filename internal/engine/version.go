@@ -26,6 +26,8 @@ type Version struct {
 	instances []backend.Instance
 	tickets   []*sched.Ticket
 	sched     sched.Scheduler
+	decoupled bool
+	queueSize int64 // how many bytes of responses may wait for a slow client
 	stats     stats
 
 	loaded       time.Time
@@ -51,9 +53,32 @@ func (v *Version) Signature() *model.Signature { return v.sig }
 // Config returns the complete configuration. It must not be changed.
 func (v *Version) Config() *modelpb.ModelConfig { return v.config }
 
+// Decoupled reports whether the model may answer a request any number of times.
+func (v *Version) Decoupled() bool { return v.decoupled }
+
 // Infer checks r, runs it and fills in its Response, outputs in the order of
 // their names. Whatever it returns, the caller must Release r.
+//
+// A decoupled model is asked with InferStream.
 func (v *Version) Infer(ctx context.Context, r *infer.Request) error {
+	if v.decoupled {
+		return status.Errorf(status.Unsupported, "model '%s' is decoupled: it may answer a request any number of times; use a gRPC stream or generate_stream", v.sig.Name)
+	}
+	if err := v.accept(r); err != nil {
+		return err
+	}
+	begin := time.Now()
+	v.stats.accepted()
+	err := v.sched.Do(ctx, r)
+	if err == nil {
+		err = v.finish(r, &r.Response)
+	}
+	v.stats.answered(r, begin, err)
+	return err
+}
+
+// accept checks r and has it hold the version.
+func (v *Version) accept(r *infer.Request) error {
 	if err := check(v.sig, r); err != nil {
 		return err
 	}
@@ -61,20 +86,13 @@ func (v *Version) Infer(ctx context.Context, r *infer.Request) error {
 		return notReady(v.sig.Name, v.number)
 	}
 	r.Hold((*versionHold)(v))
-	begin := time.Now()
-	v.stats.accepted()
-	err := v.sched.Do(ctx, r)
-	if err == nil {
-		r.Response.Model, r.Response.Version = v.sig.Name, v.number
-		err = v.finish(r)
-	}
-	v.stats.answered(r, begin, err)
-	return err
+	return nil
 }
 
-// finish puts a response into the form that the client asked for.
-func (v *Version) finish(r *infer.Request) error {
-	outs := r.Response.Outputs
+// finish puts a response into the form that the client asked for in r.
+func (v *Version) finish(r *infer.Request, resp *infer.Response) error {
+	resp.Model, resp.Version = v.sig.Name, v.number
+	outs := resp.Outputs
 	for i := range r.Outputs {
 		w := &r.Outputs[i]
 		for j := range outs {

@@ -1,6 +1,9 @@
 package infer
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Cancel tells the sender that no more is wanted, and why, and releases what is
 // waiting. It is for the stream's receiver.
@@ -18,19 +21,19 @@ func (s *Stream) Cancel(why error) {
 }
 
 func (s *Stream) giveUp(why error) {
-	if !s.gaveUp {
-		s.gaveUp, s.why = true, why
+	if s.why == nil {
+		s.why, s.goneAt = why, time.Now()
 		close(s.gone)
 	}
 }
 
 // Next returns the next response, which the caller must release, and whether it
-// is the last; the last may be nil. It fails when ctx ends before. It is for the
-// stream's one receiver.
+// is the last; the last may be nil. It fails when the request did or ctx ends.
+// It is for the stream's one receiver.
 func (s *Stream) Next(ctx context.Context) (resp *Response, final bool, err error) {
 	for {
 		if q, ok := s.pop(); ok {
-			return q.resp, q.final, nil
+			return q.resp, q.final, q.err
 		}
 		select {
 		case <-s.wake:

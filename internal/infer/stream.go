@@ -32,15 +32,15 @@ type Stream struct {
 	index    int           // of the next response
 	from     time.Time     // when work on it began
 	finished bool          // the sender is done
-	gaveUp   bool          // gone is closed
-	why      error         // why no more is wanted
+	why      error         // why no more is wanted; gone is closed
+	goneAt   time.Time
 }
 
-// A queued is one response on its way to the client; resp is nil for the end of
-// the stream alone.
+// A queued is one response on its way to the client, or the stream's end.
 type queued struct {
-	resp  *Response
+	resp  *Response // nil when there is only the end to tell
 	final bool
+	err   error // why the request failed, at the end
 	size  int64
 }
 
@@ -109,7 +109,7 @@ func (s *Stream) Send(resp *Response, final bool) error {
 	case s.bytes > 0 && s.bytes+size > s.limit:
 		err = status.Errorf(status.Unavailable,
 			"%d bytes of responses wait for a client that reads too slowly, the limit is %d: read faster, send less, or raise --response-queue-size", s.bytes+size, s.limit)
-		s.push(queued{resp: &Response{Err: err}, final: true})
+		s.push(queued{final: true, err: err})
 		s.finished = true
 		s.giveUp(err)
 	default:
@@ -132,9 +132,10 @@ func (s *Stream) Skip() {
 	s.record(d)
 }
 
-// Finish ends the stream. With an error the client gets that as its last
-// response; an error with the code Cancelled says that the sender stopped
-// because the client is gone. Finish may be called again, to no effect.
+// Finish ends the stream. An error fails the request: it is the last that the
+// client is told. A sender that stops because the client is gone gives what
+// Wait or Send returned, or any other error with the code Cancelled. Finish may
+// be called again, to no effect.
 func (s *Stream) Finish(err error) {
 	now := time.Now()
 	s.mu.Lock()
@@ -143,23 +144,29 @@ func (s *Stream) Finish(err error) {
 		return
 	}
 	s.finished = true
-	last := queued{final: true}
 	var d Delivery
 	if err != nil {
-		last.resp = &Response{Err: err}
-		outcome := OutcomeFail
-		if s.gaveUp && status.CodeOf(err) == status.Cancelled {
-			outcome = OutcomeCancel
-		}
-		d = s.deliver(outcome, now, now)
+		d = s.failed(err, now)
 	}
-	if !s.gaveUp {
-		s.push(last)
+	if s.why == nil {
+		s.push(queued{final: true, err: err})
 	}
 	s.mu.Unlock()
 	if err != nil {
 		s.record(d)
 	}
+}
+
+// failed counts the error that ends the stream. What a sender spends after the
+// client is gone is counted apart.
+func (s *Stream) failed(err error, now time.Time) Delivery {
+	if s.why == nil || status.CodeOf(err) != status.Cancelled {
+		return s.deliver(OutcomeFail, now, now)
+	}
+	if s.from.Before(s.goneAt) {
+		s.from = s.goneAt
+	}
+	return s.deliver(OutcomeCancel, time.Time{}, now)
 }
 
 // deliver counts a response and returns what is to be recorded of it.

@@ -39,8 +39,8 @@ func classic(s counted.Snapshot, bounds []float64, perUnit float64) *dto.Histogr
 // firstResponse returns Triton's histogram of milliseconds. Its sum is whole, as
 // the original's: people parse it as an integer.
 func firstResponse(s *engine.Statistics) *dto.Histogram {
-	h := classic(s.RequestTime, s.FirstResponse, 1000)
-	sum := math.Floor(s.RequestTime.Sum * 1000)
+	h := classic(s.FirstResponseTime, s.FirstResponse, 1000)
+	sum := math.Floor(s.FirstResponseTime.Sum * 1000)
 	h.SampleSum = &sum
 	return h
 }

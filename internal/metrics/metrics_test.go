@@ -54,7 +54,7 @@ func idle(name string, version int64) engine.Statistics {
 		Name: name, Version: version, Config: &modelpb.ModelConfig{}, Instances: 1,
 		Failures: map[string]uint64{"REJECTED": 0, "CANCELED": 0, "BACKEND": 0, "OTHER": 0},
 		Distributions: engine.Distributions{
-			RequestTime: spread(durations), QueueTime: spread(durations), BatchRows: spread(sizes),
+			RequestTime: spread(durations), FirstResponseTime: spread(durations), QueueTime: spread(durations), BatchRows: spread(sizes),
 			InputTime: spread(durations), InferTime: spread(durations), OutputTime: spread(durations),
 			FirstResponse: []float64{1, 2.5},
 		},
@@ -210,7 +210,7 @@ func TestLatencyCountersCanBeTurnedOff(t *testing.T) {
 
 func TestFirstResponsesHaveTheModelsBuckets(t *testing.T) {
 	s := idle("m", 1)
-	s.RequestTime = spread(durations, 0.001, 0.0024, 0.0026)
+	s.FirstResponseTime = spread(durations, 0.001, 0.0024, 0.0026)
 	got := scrape(t, serve(t, &fixed{[]engine.Statistics{s}}, "histogram_latencies=true"), engine.FamilyFirstResponse)
 	if diff := cmp.Diff([]string{
 		engine.FamilyFirstResponse + `_bucket{model="m",version="1",le="1"} 1`,

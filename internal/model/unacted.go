@@ -30,7 +30,6 @@ var unacted = []string{
 	"cc_model_filenames",
 	"model_warmup",
 	"model_operations",
-	"model_transaction_policy.decoupled",
 	"model_repository_agents",
 	"response_cache.enable",
 }

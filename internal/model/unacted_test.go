@@ -42,7 +42,7 @@ func TestEveryFieldIsActedOnOrNamed(t *testing.T) {
 		"batch_input", "batch_output",
 		"instance_group.name", "instance_group.kind", "instance_group.count", "instance_group.gpus", "instance_group.rate_limiter",
 		"optimization.graph", "optimization.execution_accelerators", "dynamic_batching",
-		"metric_tags", "model_metrics",
+		"metric_tags", "model_metrics", "model_transaction_policy.decoupled",
 		// Where tensors lie is the backend's business here; the fields are
 		// always set, because their default is to be on.
 		"optimization.input_pinned_memory", "optimization.output_pinned_memory",

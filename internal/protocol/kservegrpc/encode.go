@@ -23,8 +23,24 @@ type encoded struct {
 type reply struct {
 	resp *infer.Response
 	id   string
-	// final adds the parameter that closes a stream's answer.
-	final bool
+	// final says whether a stream's answer is the last to its request.
+	final finalFlag
+}
+
+// A finalFlag is the value of the parameter that closes a stream's answers.
+type finalFlag uint8
+
+const (
+	finalNone finalFlag = iota // the parameter is left out
+	finalFalse
+	finalTrue
+)
+
+func finalMark(last bool) finalFlag {
+	if last {
+		return finalTrue
+	}
+	return finalFalse
 }
 
 // encodeInfer returns r as a ModelInferResponse, refusing one of more than
@@ -87,8 +103,11 @@ func checkSize(size, limit int) error {
 	return nil
 }
 
-// finalParam is on the last answer to a request of a stream.
-var finalParam = infer.Param{Name: "triton_final_response", Kind: infer.ParamBool, Bool: true}
+// finalParams are on the answers to a request of a stream.
+var finalParams = [...]infer.Param{
+	finalFalse: {Name: "triton_final_response", Kind: infer.ParamBool, Bool: false},
+	finalTrue:  {Name: "triton_final_response", Kind: infer.ParamBool, Bool: true},
+}
 
 // size returns the bytes that append will write.
 func (r reply) size() int {
@@ -99,8 +118,8 @@ func (r reply) size() int {
 	for i := range r.resp.Params {
 		n += sizeMessage(sizeEntry(&r.resp.Params[i]))
 	}
-	if r.final {
-		n += sizeMessage(sizeEntry(&finalParam))
+	if r.final != finalNone {
+		n += sizeMessage(sizeEntry(&finalParams[r.final]))
 	}
 	for i := range r.resp.Outputs {
 		out := &r.resp.Outputs[i]
@@ -121,8 +140,8 @@ func (r reply) append(b []byte) []byte {
 	for i := range r.resp.Params {
 		b = appendEntry(b, &r.resp.Params[i])
 	}
-	if r.final {
-		b = appendEntry(b, &finalParam)
+	if r.final != finalNone {
+		b = appendEntry(b, &finalParams[r.final])
 	}
 	for i := range r.resp.Outputs {
 		b = appendTensor(b, &r.resp.Outputs[i])

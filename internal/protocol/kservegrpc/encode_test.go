@@ -73,7 +73,7 @@ func TestEncodeWritesWhatTheStandardCodecReads(t *testing.T) {
 		t.Errorf("unary (-want +got):\n%s", diff)
 	}
 
-	e, err = encodeStream(reply{resp: fullResponse(), id: "id", final: true}, math.MaxInt32)
+	e, err = encodeStream(reply{resp: fullResponse(), id: "id", final: finalTrue}, math.MaxInt32)
 	if err != nil {
 		t.Fatal(err)
 	}

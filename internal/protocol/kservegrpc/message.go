@@ -23,6 +23,9 @@ type message struct {
 	inputs             []inputMessage
 	outputs            []outputMessage
 	raw                []infer.Data
+	// emptyFinal asks to be told of the end even when there is nothing else to
+	// tell; fill sets it.
+	emptyFinal bool
 
 	// Memory that the inputs and outputs have parts of.
 	tensorParams []param

@@ -44,7 +44,7 @@ func (m *message) fill(memory *shm.Registry) error {
 	r := m.req
 	r.ID = m.id
 	for i := range m.params {
-		if err := setParam(r, &m.params[i]); err != nil {
+		if err := m.setParam(&m.params[i]); err != nil {
 			return err
 		}
 	}
@@ -134,7 +134,8 @@ func fillOutput(r *infer.Request, out *outputMessage, memory *shm.Registry) erro
 }
 
 // setParam gives a parameter of the message its place in the request.
-func setParam(r *infer.Request, p *param) error {
+func (m *message) setParam(p *param) error {
+	r := m.req
 	switch p.Name {
 	case "sequence_id":
 		switch {
@@ -169,8 +170,7 @@ func setParam(r *infer.Request, p *param) error {
 		}
 		r.Timeout = time.Duration(min(p.Int, math.MaxInt64/int64(time.Microsecond))) * time.Microsecond
 	case "triton_enable_empty_final_response":
-		// Only models that answer several times have an empty final response.
-		return setBool(new(bool), p)
+		return setBool(&m.emptyFinal, p)
 	default:
 		return addParam(r, p)
 	}

@@ -51,6 +51,20 @@ func statistics(st *engine.Statistics) *pb.ModelStatistics {
 			ComputeOutput: duration(b.ComputeOutput),
 		})
 	}
+	for i := range st.Responses {
+		if out.ResponseStats == nil {
+			out.ResponseStats = make(map[string]*pb.InferResponseStatistics, len(st.Responses))
+		}
+		r := &st.Responses[i]
+		out.ResponseStats[strconv.Itoa(i)] = &pb.InferResponseStatistics{
+			ComputeInfer:  duration(r.ComputeInfer),
+			ComputeOutput: duration(r.ComputeOutput),
+			Success:       duration(r.Success),
+			Fail:          duration(r.Fail),
+			EmptyResponse: duration(r.EmptyResponse),
+			Cancel:        duration(r.Cancel),
+		}
+	}
 	return out
 }
 

@@ -6,18 +6,22 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
+	"shoal/internal/engine"
 	"shoal/internal/infer"
 	"shoal/internal/status"
 )
 
 // An inferStream is one ModelStreamInfer call. One goroutine reads requests, one
 // per request runs it, and the call's own sends the answers in the order of the
-// requests. A slot is taken before a request is read and given back when its
-// answer is out, so that a client that does not read is not read from either.
+// requests; those of decoupled models, of which there may be many to a request,
+// go out as they come. A slot is taken before a request is read and given back
+// when its answer is out, so that a client that does not read is not read from
+// either.
 type inferStream struct {
 	server *Server
 	stream grpc.ServerStream
@@ -28,6 +32,8 @@ type inferStream struct {
 	slots   chan struct{}
 	answers chan *answer // in the order of the requests; closed when there are no more
 	readErr error        // why, set before answers is closed
+	parts   chan part    // what decoupled models answer
+	open    atomic.Int64 // requests to decoupled models that are not over
 
 	sequences map[sequenceKey]*answer // the reader's own
 }
@@ -37,6 +43,13 @@ type answer struct {
 	done  chan struct{} // closed when the fields below are set
 	reply *encoded
 	err   error // ends the stream instead of being sent
+}
+
+// A part is one of the answers to a request of a decoupled model.
+type part struct {
+	reply *encoded // nil when there is nothing to send
+	err   error    // ends the stream instead of being sent
+	last  bool
 }
 
 // modelStreamInfer handles a ModelStreamInfer call.
@@ -55,6 +68,7 @@ func (s *Server) modelStreamInfer(_ any, stream grpc.ServerStream) (err error) {
 		grpcErrors: slices.Contains(metadata.ValueFromIncomingContext(ctx, "triton_grpc_error"), "true"),
 		slots:      make(chan struct{}, s.opt.StreamInFlight),
 		answers:    make(chan *answer, s.opt.StreamInFlight),
+		parts:      make(chan part),
 		sequences:  make(map[sequenceKey]*answer),
 	}
 	// The reader may still wait for the client when this returns; the end of
@@ -83,10 +97,16 @@ func (st *inferStream) read() {
 		}
 		a := &answer{done: make(chan struct{})}
 		before := st.follow(m, a)
-		st.answers <- a // has room: there is a slot for each
 		queued := make(chan struct{})
 		m.req.Entered = func() { close(queued) }
-		st.server.wg.Go(func() { st.run(m, a, before) })
+		v, err := st.server.version(m)
+		if err == nil && v.Decoupled() {
+			st.open.Add(1)
+			st.server.wg.Go(func() { st.runDecoupled(m, v, a, before) })
+		} else {
+			st.answers <- a // has room: there is a slot for each
+			st.server.wg.Go(func() { st.run(m, v, err, a, before) })
+		}
 		if before != nil {
 			continue // it enters when the one before it is answered
 		}
@@ -102,94 +122,121 @@ func (st *inferStream) read() {
 
 // write sends the answers. It returns when all are out, or the stream must end.
 func (st *inferStream) write() error {
+	var (
+		answers = st.answers
+		closing = st.server.closing
+		head    *answer       // the one whose turn it is
+		done    chan struct{} // closed when it is there
+		ended   error         // why there are no more, once answers is nil
+	)
 	for {
+		if head == nil && answers == nil && st.open.Load() == 0 {
+			return ended
+		}
+		next := answers
+		if head != nil {
+			next = nil
+		}
 		select {
-		case a, ok := <-st.answers:
+		case a, ok := <-next:
 			if !ok {
-				return st.readErr
+				answers = nil
+				if closing != nil {
+					ended = st.readErr
+				}
+				continue
 			}
-			if err := st.send(a); err != nil {
+			head, done = a, a.done
+		case <-done:
+			if err := st.send(head.reply, head.err); err != nil {
 				return err
+			}
+			head, done = nil, nil
+			<-st.slots
+		case p := <-st.parts:
+			if err := st.send(p.reply, p.err); err != nil {
+				return err
+			}
+			if p.last {
+				st.open.Add(-1)
+				<-st.slots
 			}
 		case <-st.ctx.Done():
 			return st.ctx.Err()
-		case <-st.server.closing:
-			return st.writeRest()
+		case <-closing: // answer what was read until now
+			closing = nil
+			if answers != nil {
+				answers, ended = st.rest()
+			}
 		}
 	}
 }
 
-// writeRest sends the answers to what was read before the server began to
-// close, and ends the stream.
-func (st *inferStream) writeRest() error {
+// rest returns the answers to what was read so far, without those to come, and
+// why there are no more.
+func (st *inferStream) rest() (chan *answer, error) {
+	rest := make(chan *answer, cap(st.answers))
+	defer close(rest)
 	for {
 		select {
 		case a, ok := <-st.answers:
 			if !ok {
-				return st.readErr
+				return rest, st.readErr
 			}
-			if err := st.send(a); err != nil {
-				return err
-			}
+			rest <- a
 		default:
-			return errClosing
+			return rest, errClosing
 		}
 	}
 }
 
-// send waits for an answer and sends it.
-func (st *inferStream) send(a *answer) error {
-	select {
-	case <-a.done:
-	case <-st.ctx.Done():
-		return st.ctx.Err()
-	}
-	if a.err != nil {
-		return a.err
-	}
-	if err := st.stream.SendMsg(a.reply); err != nil {
+// send sends one message, or returns the error that ends the stream.
+func (st *inferStream) send(reply *encoded, err error) error {
+	if err != nil || reply == nil {
 		return err
 	}
-	<-st.slots
-	return nil
+	return st.stream.SendMsg(reply)
 }
 
-// run answers one request, once the one that it must follow is answered.
-func (st *inferStream) run(m *message, a, before *answer) {
+// run answers one request, once the one that it must follow is answered. err is
+// why there is no version that could.
+func (st *inferStream) run(m *message, v *engine.Version, err error, a, before *answer) {
 	defer close(a.done)
 	defer m.release()
-	if before != nil {
-		select {
-		case <-before.done:
-		case <-st.ctx.Done():
-		}
+	st.await(before)
+	var at infer.Response // the model and version, once the request is with them
+	if err == nil {
+		a.reply, err = st.try(m, v, &at)
 	}
-	a.reply, a.err = st.infer(m)
+	if err != nil {
+		a.reply, a.err = st.failure(reply{resp: &at, id: m.id}, err)
+	}
 }
 
-// infer runs a request and returns its answer. The error is one that ends the
-// stream.
-func (st *inferStream) infer(m *message) (*encoded, error) {
-	var at infer.Response // the model and version, once the request is with them
-	out, err := st.try(m, &at)
-	if err == nil {
-		return out, nil
+// await waits for the answer that comes before another in its sequence.
+func (st *inferStream) await(before *answer) {
+	if before == nil {
+		return
 	}
-	if executed := at.Model != ""; executed && st.grpcErrors {
+	select {
+	case <-before.done:
+	case <-st.ctx.Done():
+	}
+}
+
+// failure returns what becomes of an error: a message that says so in r, or the
+// error again when it must end the stream.
+func (st *inferStream) failure(r reply, err error) (*encoded, error) {
+	if executed := r.resp.Model != ""; executed && st.grpcErrors {
 		return nil, err
 	}
 	st.server.logFault("ModelStreamInfer", err)
-	text := strings.ToValidUTF8(status.Public(err), "\uFFFD")
-	return encodeStreamError(reply{resp: &at, id: m.id}, text), nil
+	return encodeStreamError(r, strings.ToValidUTF8(status.Public(err), "\uFFFD")), nil
 }
 
 // try runs a request and encodes its response. It says in at how far it came.
-func (st *inferStream) try(m *message, at *infer.Response) (out *encoded, err error) {
+func (st *inferStream) try(m *message, v *engine.Version, at *infer.Response) (out *encoded, err error) {
 	defer catch(&err)
-	v, err := st.server.version(m)
-	if err != nil {
-		return nil, err
-	}
 	if err := st.server.fill(st.ctx, m); err != nil {
 		return nil, err
 	}
@@ -199,40 +246,5 @@ func (st *inferStream) try(m *message, at *infer.Response) (out *encoded, err er
 		}
 		return nil, err
 	}
-	return encodeStream(reply{resp: &m.req.Response, id: m.id, final: true}, st.server.opt.MaxMessage)
-}
-
-// A sequenceKey names a sequence of requests, which must run one by one.
-type sequenceKey struct {
-	model, id string
-	number    int64
-}
-
-// follow returns the answer that the request of m must wait for: that of the
-// request before it in its sequence, nil when there is none.
-func (st *inferStream) follow(m *message, a *answer) *answer {
-	i, ok := find(m.params, nil, "sequence_id")
-	if !ok {
-		return nil
-	}
-	p := &m.params[i]
-	if len(st.sequences) > 2*cap(st.slots) {
-		st.forget()
-	}
-	// The message's strings go back with it; the key stays.
-	key := sequenceKey{model: strings.Clone(m.model), id: strings.Clone(p.String), number: p.Int}
-	before := st.sequences[key]
-	st.sequences[key] = a
-	return before
-}
-
-// forget drops the sequences that have nothing in flight.
-func (st *inferStream) forget() {
-	for key, a := range st.sequences {
-		select {
-		case <-a.done:
-			delete(st.sequences, key)
-		default:
-		}
-	}
+	return encodeStream(reply{resp: &m.req.Response, id: m.id, final: finalTrue}, st.server.opt.MaxMessage)
 }

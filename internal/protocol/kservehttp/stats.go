@@ -44,7 +44,11 @@ func appendStatistics(b []byte, s *engine.Statistics) []byte {
 	b = appendCompute(b, s.ComputeInput, s.ComputeInfer, s.ComputeOutput)
 	b = appendDuration(b, "cache_hit", s.CacheHit)
 	b = appendDuration(b, "cache_miss", s.CacheMiss)
-	b = append(b, `},"response_stats":{},"batch_stats":[`...)
+	b = append(b, `},"response_stats":{`...)
+	for i := range s.Responses {
+		b = appendResponses(b, i, &s.Responses[i])
+	}
+	b = append(b, `},"batch_stats":[`...)
 	for i := range s.Batches {
 		batch := &s.Batches[i]
 		if i > 0 {
@@ -56,6 +60,19 @@ func appendStatistics(b []byte, s *engine.Statistics) []byte {
 		b = append(b, '}')
 	}
 	return append(b, `],"memory_usage":[]}`...)
+}
+
+// appendResponses appends the counters of the responses with one index.
+func appendResponses(b []byte, index int, r *engine.ResponseStatistics) []byte {
+	b = appendMember(b, strconv.Itoa(index))
+	b = append(b, '{')
+	b = appendDuration(b, "compute_infer", r.ComputeInfer)
+	b = appendDuration(b, "compute_output", r.ComputeOutput)
+	b = appendDuration(b, "success", r.Success)
+	b = appendDuration(b, "fail", r.Fail)
+	b = appendDuration(b, "empty_response", r.EmptyResponse)
+	b = appendDuration(b, "cancel", r.Cancel)
+	return append(b, '}')
 }
 
 func appendCompute(b []byte, input, infer, output engine.Duration) []byte {

@@ -1,0 +1,146 @@
+// Package square is a backend that answers the number n with n responses of n:
+// it is decoupled. Parameters of the model slow it down, make it fail and leave
+// responses out, so that the statistics of responses can be tested. Triton
+// ships the same for that; here it serves the same end.
+package square
+
+import (
+	"context"
+	"encoding/binary"
+	"strconv"
+	"sync"
+	"time"
+
+	"shoal/internal/backend"
+	"shoal/internal/infer"
+	"shoal/internal/model"
+	"shoal/internal/model/modelpb"
+	"shoal/internal/status"
+	"shoal/internal/tensor"
+)
+
+// Backend is the square backend. The zero value is ready for use.
+type Backend struct{}
+
+// Name implements backend.Backend.
+func (Backend) Name() string { return "square" }
+
+// Complete implements backend.Backend; there is no model file to learn from.
+func (Backend) Complete(context.Context, backend.Source, *modelpb.ModelConfig) error { return nil }
+
+// Open implements backend.Backend.
+func (Backend) Open(_ context.Context, _ backend.Source, cfg *modelpb.ModelConfig, sig *model.Signature) (backend.Model, error) {
+	one := tensor.Shape{1}
+	if len(sig.Inputs) != 1 || sig.Inputs[0].Name != "IN" || sig.Inputs[0].Type != tensor.Int32 || !sig.Inputs[0].Dims.Equal(one) ||
+		len(sig.Outputs) != 1 || sig.Outputs[0].Name != "OUT" || sig.Outputs[0].Type != tensor.Int32 || !sig.Outputs[0].Dims.Equal(one) {
+		return nil, status.Errorf(status.InvalidArgument, "model '%s': the square backend expects one input 'IN' and one output 'OUT', both TYPE_INT32 with dims [ 1 ]", sig.Name)
+	}
+	if !cfg.GetModelTransactionPolicy().GetDecoupled() {
+		return nil, status.Errorf(status.InvalidArgument, "model '%s': the square backend answers a request more than once; set model_transaction_policy { decoupled: true }", sig.Name)
+	}
+	m := &square{batched: sig.MaxBatch > 0}
+	for name, to := range map[string]*int64{
+		"CUSTOM_INFER_DELAY_NS": &m.inferDelay, "CUSTOM_OUTPUT_DELAY_NS": &m.outputDelay, "CUSTOM_CANCEL_DELAY_NS": &m.cancelDelay,
+		"CUSTOM_FAIL_COUNT": &m.fails, "CUSTOM_EMPTY_COUNT": &m.empties,
+	} {
+		if err := number(cfg, name, to); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// number reads a parameter of the model that is a count, if it is set.
+func number(cfg *modelpb.ModelConfig, name string, to *int64) error {
+	p := cfg.GetParameters()[name]
+	if p == nil {
+		return nil
+	}
+	n, err := strconv.ParseInt(p.GetStringValue(), 10, 64)
+	if err != nil || n < 0 {
+		return status.Errorf(status.InvalidArgument, "model '%s': parameters.%s is %q, want a whole number from 0 on", cfg.GetName(), name, p.GetStringValue())
+	}
+	*to = n
+	return nil
+}
+
+type square struct {
+	batched                              bool
+	inferDelay, outputDelay, cancelDelay int64 // nanoseconds
+	fails, empties                       int64
+}
+
+func (m *square) Start(context.Context, backend.Placement) (backend.Instance, error) {
+	return &instance{model: m}, nil
+}
+
+func (m *square) Close() error { return nil }
+
+type instance struct {
+	model   *square
+	senders sync.WaitGroup
+}
+
+// Run implements backend.Instance. The responses are sent by a goroutine of
+// each request's own, which outlives Run.
+func (in *instance) Run(b *infer.Batch) error {
+	b.Times.InputsReady = time.Now()
+	for _, r := range b.Requests {
+		if r.Rows != 1 {
+			r.Err = status.Errorf(status.InvalidArgument, "unexpected shape for IN input: the square backend takes one row, got %d", r.Rows)
+			continue
+		}
+		n := int32(binary.LittleEndian.Uint32(r.Inputs[0].Data.Contiguous(nil)))
+		s := r.Stream
+		in.senders.Go(func() { in.model.send(s, n) })
+	}
+	b.Times.OutputsOut = time.Now()
+	return nil
+}
+
+// send sends n responses and the end. Of the n the last are left out and those
+// before them fail, as the parameters say. It looks whether the client is gone
+// before each, and does not break off one that it has begun.
+func (m *square) send(s *infer.Stream, n int32) {
+	for i := range int64(n) {
+		err := s.Wait()
+		s.Begin()
+		if err != nil {
+			time.Sleep(time.Duration(m.cancelDelay))
+			s.Finish(status.Errorf(status.Cancelled, "cancelled"))
+			return
+		}
+		time.Sleep(time.Duration(m.inferDelay))
+		if i >= int64(n)-m.empties {
+			s.Skip()
+			continue
+		}
+		resp := m.response(n)
+		resp.OutputStart = time.Now()
+		time.Sleep(time.Duration(m.outputDelay))
+		if i >= int64(n)-m.empties-m.fails {
+			resp.Release()
+			resp.Err = status.Errorf(status.Unknown, "simulated failure")
+		}
+		_ = s.Send(resp, false) // that the client is gone, Wait tells
+	}
+	s.Finish(nil)
+}
+
+func (m *square) response(n int32) *infer.Response {
+	resp := new(infer.Response)
+	out := resp.AddOutput()
+	out.Name, out.Type = "OUT", tensor.Int32
+	out.Shape = append(out.Shape, 1)
+	if m.batched {
+		out.Shape = append(out.Shape, 1)
+	}
+	out.Data = binary.LittleEndian.AppendUint32(nil, uint32(n))
+	return resp
+}
+
+// Close implements backend.Instance. It waits for what is being sent.
+func (in *instance) Close() error {
+	in.senders.Wait()
+	return nil
+}

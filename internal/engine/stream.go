@@ -1,0 +1,115 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"shoal/internal/infer"
+	"shoal/internal/status"
+)
+
+// DefaultResponseQueueSize is how many bytes of responses to one request wait
+// for a slow client unless Options say otherwise. A response of a few numbers
+// counts as half a kilobyte.
+const DefaultResponseQueueSize = 64 << 20
+
+// InferStream checks r, runs it and calls each with every response in turn, in
+// the form that Infer gives: once with final for an ordinary model, any number
+// of times for a decoupled one, whose last may be nil. A response with Err set
+// is an error that the model sent in place of one. An error that InferStream
+// returns is the last that the client is to be told; each has not seen it.
+//
+// each is called on the caller's goroutine, must not keep the response, and may
+// take its time: what the model sends meanwhile waits. An error from it ends
+// the request. Whatever InferStream returns, the caller must Release r.
+func (v *Version) InferStream(ctx context.Context, r *infer.Request, each func(resp *infer.Response, final bool) error) error {
+	if !v.decoupled {
+		if err := v.Infer(ctx, r); err != nil {
+			return err
+		}
+		return each(&r.Response, true)
+	}
+	if err := v.accept(r); err != nil {
+		return err
+	}
+	begin := time.Now()
+	v.stats.accepted()
+	r.Stream = infer.NewStream(v.queueSize, v.stats.delivered)
+	return v.stream(ctx, r, begin, each)
+}
+
+// stream runs r on another goroutine, since a model may send all its responses
+// before its execution returns, and hands them on. It returns when the request
+// is no longer in use.
+func (v *Version) stream(ctx context.Context, r *infer.Request, begin time.Time, each func(*infer.Response, bool) error) (err error) {
+	s := r.Stream
+	stop := context.AfterFunc(ctx, func() { s.Cancel(gone(ctx)) }) // at once, even while each waits for the client
+	defer stop()
+	ran := make(chan struct{})
+	go func() {
+		defer close(ran)
+		if err := v.sched.Do(ctx, r); err != nil {
+			s.Finish(err)
+		} else if len(r.Response.Outputs) > 0 { // its backend knows one answer only
+			_ = s.Send(&r.Response, true) // released with the request in any case
+		}
+	}()
+	counted := false
+	err = errUnread // unless each panics
+	defer func() {
+		if !counted {
+			s.Cancel(errUnread)
+		}
+		<-ran
+		if !counted {
+			v.stats.answered(r, begin, err)
+		}
+	}()
+	for first := true; ; first = false {
+		resp, final, err := s.Next(ctx)
+		if err != nil {
+			return ended(ctx, err)
+		}
+		if first && resp != nil {
+			v.stats.responded(time.Since(begin))
+		}
+		if final { // before the client knows, so that it finds itself counted
+			counted = true
+			v.stats.succeeded(time.Since(begin))
+		}
+		if err := v.hand(r, resp, final, each); err != nil || final {
+			return err
+		}
+	}
+}
+
+// hand gives each one response and releases it.
+func (v *Version) hand(r *infer.Request, resp *infer.Response, final bool, each func(*infer.Response, bool) error) error {
+	if resp == nil {
+		return each(nil, final)
+	}
+	defer resp.Release()
+	if resp.Err == nil {
+		resp.Err = v.finish(r, resp)
+	}
+	resp.Model, resp.Version = v.sig.Name, v.number
+	return each(resp, final)
+}
+
+// ended says why a stream has no more responses.
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return gone(ctx)
+	}
+	return err
+}
+
+// gone says why the client of a stream wants no more, as an error with a code.
+func gone(ctx context.Context) error {
+	if ctx.Err() == context.DeadlineExceeded {
+		return status.Wrap(status.DeadlineExceeded, ctx.Err(), "the request's deadline passed")
+	}
+	return status.Wrap(status.Cancelled, ctx.Err(), "the request was cancelled")
+}
+
+var errUnread = status.Errorf(status.Cancelled, "the request's responses are no longer read")

@@ -1,0 +1,71 @@
+package kservegrpc
+
+import (
+	"shoal/internal/engine"
+	"shoal/internal/infer"
+)
+
+// runDecoupled answers one request to a decoupled model, part by part, once the
+// one that it must follow is answered.
+func (st *inferStream) runDecoupled(m *message, v *engine.Version, a, before *answer) {
+	defer close(a.done)
+	defer m.release()
+	st.await(before)
+	d := decoupled{inferStream: st, m: m}
+	if err := d.infer(v); err != nil && !d.over {
+		d.fail(v, err, true)
+	}
+}
+
+// decoupled is a request to a decoupled model on its way.
+type decoupled struct {
+	*inferStream
+	m    *message
+	over bool // the last part is with the writer
+}
+
+// infer runs the request and hands its responses to the writer.
+func (d *decoupled) infer(v *engine.Version) (err error) {
+	defer catch(&err)
+	if err := d.server.fill(d.ctx, d.m); err != nil {
+		return err
+	}
+	return v.InferStream(d.ctx, d.m.req, func(resp *infer.Response, final bool) error {
+		switch {
+		case resp == nil && !d.m.emptyFinal:
+			return d.give(part{last: true})
+		case resp == nil:
+			resp = &infer.Response{Model: v.Name(), Version: v.Number()}
+		case resp.Err != nil:
+			return d.fail(v, resp.Err, final)
+		}
+		out, err := encodeStream(reply{resp: resp, id: d.m.id, final: finalMark(final)}, d.server.opt.MaxMessage)
+		if err != nil {
+			return d.fail(v, err, final)
+		}
+		return d.give(part{reply: out, last: final})
+	})
+}
+
+// fail tells the client of an error, after which more may come unless it is
+// the last. The model is named when the request got as far as that.
+func (d *decoupled) fail(v *engine.Version, err error, last bool) error {
+	r := reply{resp: new(infer.Response), id: d.m.id}
+	if d.m.req.Stream != nil {
+		r.resp.Model, r.resp.Version, r.final = v.Name(), v.Number(), finalMark(last)
+	}
+	p := part{last: last}
+	p.reply, p.err = d.failure(r, err)
+	return d.give(p)
+}
+
+// give waits until the writer takes p.
+func (d *decoupled) give(p part) error {
+	d.over = d.over || p.last
+	select {
+	case d.parts <- p:
+		return nil
+	case <-d.ctx.Done():
+		return d.ctx.Err()
+	}
+}
