@@ -49,6 +49,11 @@ func run(ctx context.Context, o options, r row, s *peer.Server) (outcome, error)
 	if err != nil {
 		return out, err
 	}
+	// Every connection of the crowd is used once: the buffers that the server gives
+	// a connection with its first request are no growth of its memory.
+	if _, err := open.Run(ctx, load.Limit{Requests: 4 * crowd}); err != nil {
+		return out, err
+	}
 	if err := overload(ctx, o, r, s, open, before.Throughput(), &out); err != nil {
 		return out, err
 	}

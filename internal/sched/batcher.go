@@ -102,7 +102,7 @@ func startBatcher(cfg BatcherConfig, instances []backend.Instance, record Record
 	b.door.newest.Store(shut)
 	b.queue.defaultLevel, b.hold = cfg.DefaultLevel, cfg.Hold
 	for _, p := range cfg.Levels {
-		b.queue.levels = append(b.queue.levels, level{policy: p})
+		b.queue.levels = append(b.queue.levels, level{policy: p, refusal: b.fullQueue(noID, &p)})
 	}
 	b.calls.New = func() any { return newCall(b) }
 	b.batches.New = func() any { return new(batch) }
@@ -173,7 +173,10 @@ func (b *Batcher) enter(c *call, now time.Time) (leads bool, err error) {
 	l := &b.queue.levels[c.level]
 	l.expire(now, b.reject)
 	if l.full() {
-		return false, b.fullQueue(c, l)
+		if c.request.ID == "" {
+			return false, l.refusal
+		}
+		return false, b.fullQueue(c.request.ID, &l.policy)
 	}
 	if t := l.policy.timeout(c.request.Timeout); t > 0 {
 		c.expires = now.Add(t)
@@ -355,9 +358,9 @@ func without(list []*batch, bt *batch) []*batch {
 var ErrTimeout = status.Errorf(status.Unavailable, "Request timeout expired")
 
 // fullQueue says that a level takes no more and what would help.
-func (b *Batcher) fullQueue(c *call, l *level) error {
+func (b *Batcher) fullQueue(id string, p *QueuePolicy) error {
 	return status.Errorf(status.Unavailable, "[request id: %s] Exceeds maximum queue size: %d requests wait for model '%s'; raise max_queue_size in its queue policy or add instances",
-		idOf(c.request), l.policy.MaxSize, b.name)
+		id, p.MaxSize, b.name)
 }
 
 func stopping(r *infer.Request) error {
@@ -366,7 +369,10 @@ func stopping(r *infer.Request) error {
 
 func idOf(r *infer.Request) string {
 	if r.ID == "" {
-		return "<id_unknown>"
+		return noID
 	}
 	return r.ID
 }
+
+// noID stands for the id of a request that has none.
+const noID = "<id_unknown>"

@@ -106,6 +106,7 @@ func (p *QueuePolicy) plain() bool { return p.MaxSize == 0 && p.Timeout == 0 && 
 // them those that timed out and were delayed.
 type level struct {
 	policy        QueuePolicy
+	refusal       error // of a request without an id when the level is full: made once, for it is needed when time is short
 	live, delayed callList
 	// nearest is not after any deadline in live; zero when none has one.
 	nearest time.Time

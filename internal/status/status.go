@@ -83,10 +83,10 @@ func Wrap(code Code, err error, msg string) error {
 // CodeOf returns err's code: that of the first Error in its chain, else what a
 // context's error means, else Internal.
 func CodeOf(err error) Code {
-	var e *Error
-	switch {
-	case errors.As(err, &e):
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Code
+	}
+	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return DeadlineExceeded
 	case errors.Is(err, context.Canceled):
@@ -98,10 +98,10 @@ func CodeOf(err error) Code {
 // Public returns the text that a client may see of err. An error that carries
 // none is described without its details.
 func Public(err error) string {
-	var e *Error
-	switch {
-	case errors.As(err, &e):
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Public
+	}
+	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return "the request's deadline passed"
 	case errors.Is(err, context.Canceled):

@@ -15,12 +15,12 @@ type keeper struct {
 	answer  []byte
 }
 
-// newKeeper connects and learns how long the answer is.
-func newKeeper(t testing.TB, addr string, request []byte) *keeper {
+// newKeeper connects and learns how long the answer is, which has that status.
+func newKeeper(t testing.TB, addr string, request []byte, status int) *keeper {
 	t.Helper()
 	resp, body := exchange(t, addr, request)
-	if resp == nil || resp.StatusCode != 200 {
-		t.Fatalf("got %v %s, want 200", resp, body)
+	if resp == nil || resp.StatusCode != status {
+		t.Fatalf("got %v %s, want %d", resp, body, status)
 	}
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -71,7 +71,7 @@ func TestInferAllocatesNothing(t *testing.T) {
 	addr := start(t, startEngine(t, oddModels), Options{})
 	for name, request := range hotRequests() {
 		t.Run(name, func(t *testing.T) {
-			k := newKeeper(t, addr, request)
+			k := newKeeper(t, addr, request, 200)
 			n := testing.AllocsPerRun(500, func() {
 				if err := k.again(); err != nil {
 					t.Fatal(err)
@@ -84,11 +84,37 @@ func TestInferAllocatesNothing(t *testing.T) {
 	}
 }
 
+// TestARefusalAllocatesNothing because there are most of them when time is short.
+func TestARefusalAllocatesNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	g := newGate()
+	limit := `dynamic_batching { default_queue_policy { max_queue_size: 1 } }`
+	e := startEngine(t, map[string]string{"fake": fakeModel["fake"] + limit}, g)
+	addr := start(t, e, Options{})
+	send(t, dial(t, "tcp", addr), fakeRequest)
+	<-g.running
+	send(t, dial(t, "tcp", addr), fakeRequest)
+	eventually(t, "the second request is queued", func() bool { return pending(t, e) == 1 })
+	k := newKeeper(t, addr, fakeRequest, 503)
+	n := testing.AllocsPerRun(500, func() {
+		if err := k.again(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if n != 0 {
+		t.Errorf("got %v allocations per refused request, want 0", n)
+	}
+	g.open <- struct{}{}
+	g.open <- struct{}{}
+}
+
 func BenchmarkInfer(b *testing.B) {
 	addr := start(b, startEngine(b, oddModels), Options{})
 	for name, request := range hotRequests() {
 		b.Run(name, func(b *testing.B) {
-			k := newKeeper(b, addr, request)
+			k := newKeeper(b, addr, request, 200)
 			b.ReportAllocs()
 			for b.Loop() {
 				if err := k.again(); err != nil {

@@ -52,8 +52,7 @@ var (
 // answer returns the status, the reason phrase and the text that err has for a
 // client.
 func answer(err error) (code int, phrase, text string) {
-	var he *httpError
-	if errors.As(err, &he) {
+	if he, ok := errors.AsType[*httpError](err); ok {
 		return he.status, he.phrase, he.text
 	}
 	return httpStatus[status.CodeOf(err)], "", status.Public(err)

@@ -172,7 +172,7 @@ func twoLengths(hdr *fasthttp.RequestHeader) bool {
 
 // fail answers with an error. What the client is not told goes to the log.
 func (h *handler) fail(ctx *fasthttp.RequestCtx, err error) {
-	h.logCause(string(ctx.Method()), string(ctx.RequestURI()), err)
+	h.logCause(ctx, err)
 	code, phrase, text := answer(err)
 	resp := &ctx.Response
 	resp.ResetBody() // not Reset, which would bring the default headers back
@@ -180,19 +180,18 @@ func (h *handler) fail(ctx *fasthttp.RequestCtx, err error) {
 	if phrase != "" {
 		resp.Header.SetStatusMessage([]byte(phrase))
 	}
-	var he *httpError
-	if errors.As(err, &he) && he.accept != "" {
+	if he, ok := errors.AsType[*httpError](err); ok && he.accept != "" {
 		resp.Header.Set(fasthttp.HeaderAcceptEncoding, he.accept)
 	}
 	resp.Header.SetContentType(jsonType)
-	resp.SetBody(appendError(nil, text))
+	var room [512]byte
+	resp.SetBody(appendError(room[:0], text))
 }
 
 // logCause logs the private cause of a failure of ours.
-func (h *handler) logCause(method, path string, err error) {
-	var se *status.Error
-	if errors.As(err, &se) && se.Cause != nil && se.Code == status.Internal {
-		h.log.Error("request failed", "method", method, "path", path, "err", err)
+func (h *handler) logCause(ctx *fasthttp.RequestCtx, err error) {
+	if se, ok := errors.AsType[*status.Error](err); ok && se.Cause != nil && se.Code == status.Internal {
+		h.log.Error("request failed", "method", string(ctx.Method()), "path", string(ctx.RequestURI()), "err", err)
 	}
 }
 
