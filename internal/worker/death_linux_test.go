@@ -172,7 +172,7 @@ func TestLifelineIsOpenWhileTheServerLives(t *testing.T) {
 }
 
 func TestRSSIsThatOfTheChild(t *testing.T) {
-	cmd, log := shell("echo ready; exec sleep 300")
+	cmd, log := shell(`echo ready; eval "read line <&$SHOAL_LIFELINE_FD"`)
 	p := start(t, cmd)
 	eventually(t, 10*time.Second, "the child's word", func() bool { return strings.Contains(log.String(), "ready") })
 	if got := p.RSS(); got < 100<<10 || got > 100<<20 {

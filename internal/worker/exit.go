@@ -35,7 +35,7 @@ func describe(s *os.ProcessState) *Exit {
 func (e *Exit) Reason() string {
 	switch {
 	case e.Why != nil:
-		return "stopped by the server: " + public(e.Why)
+		return "stopped by the server: " + e.Why.Error()
 	case e.OutOfMemory:
 		return "killed by signal 9 (SIGKILL): the machine or the container ran out of memory"
 	case e.Signal != 0:
@@ -67,25 +67,31 @@ func (e *Exit) Error() string {
 // Lost returns the error for the clients whose batch the worker was running when
 // it ended: they are told the reason and the last line of standard error.
 func (e *Exit) Lost() error {
-	code := status.Internal
-	if e.Why != nil {
-		code = status.CodeOf(e.Why)
-	}
-	msg := fmt.Sprintf("model %q: worker %s ended while it ran this batch: %s", e.Model, e.Name, e.Reason())
-	if line := e.LastLine(); line != "" && e.Why == nil {
-		msg += "; the last line of its stderr: " + line
-	}
-	return status.Wrap(code, e, msg)
+	return status.Wrap(status.Internal, e, fmt.Sprintf("model %q: worker %s ended while it ran this batch: %s", e.Model, e.Name, e.brief()))
 }
 
-// public returns what a client may see of the reason for a kill. Reasons are our
-// own sentences; only one that says so itself has a private part.
-func public(err error) string {
-	var e *status.Error
-	if errors.As(err, &e) {
-		return e.Public
+// brief returns, in one line, what a client may see of why a worker is not there:
+// how it ended, or what its start said first.
+func brief(err error) string {
+	var public *status.Error
+	var exit *Exit
+	switch {
+	case errors.As(err, &public):
+		first, _, _ := strings.Cut(public.Public, "\n")
+		return first
+	case errors.As(err, &exit):
+		return exit.brief()
 	}
 	return err.Error()
+}
+
+// brief returns the reason and the last line of standard error.
+func (e *Exit) brief() string {
+	line := e.LastLine()
+	if line == "" || e.Why != nil {
+		return e.Reason()
+	}
+	return e.Reason() + "; the last line of its stderr: " + line
 }
 
 // signalName returns a signal's name, such as "SIGSEGV".

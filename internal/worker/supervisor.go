@@ -150,7 +150,7 @@ func (s *Supervisor[W]) eventLocked(e Event) {
 	case StartIt:
 		s.wg.Go(s.start)
 	case KillSlow:
-		s.current.Kill(status.Errorf(status.DeadlineExceeded, "the batch took longer than the execution timeout of %v", s.cfg.Limits.Run))
+		s.current.Kill(fmt.Errorf("the batch took longer than the execution timeout of %v", s.cfg.Limits.Run))
 	case KillBroke:
 		s.current.Kill(s.last)
 	}
@@ -249,12 +249,8 @@ func (s *Supervisor[W]) unavailableLocked() error {
 		return status.Errorf(status.Unavailable, "model %q: worker %s is being stopped", s.cfg.Model, s.cfg.Name)
 	}
 	msg := fmt.Sprintf("model %q: worker %s is not available: it died or did not start %d times in a row", s.cfg.Model, s.cfg.Name, s.machine.Deaths)
-	var exit *Exit
-	if errors.As(s.last, &exit) {
-		msg += ", last: " + exit.Reason()
-		if line := exit.LastLine(); line != "" {
-			msg += "; the last line of its stderr: " + line
-		}
+	if s.last != nil {
+		msg += "; last: " + brief(s.last)
 	}
 	if wait := time.Until(s.machine.Resume); s.machine.State == Backoff && wait > 0 {
 		msg += fmt.Sprintf("; next start in %v", wait.Round(time.Millisecond))

@@ -215,7 +215,7 @@ func TestBatchThatTakesTooLongIsKilled(t *testing.T) {
 		if got := time.Since(begin); got != 500*ms {
 			t.Errorf("killed after %v, want exactly 500ms", got)
 		}
-		wantPublic(t, s.Lost(w, nil), status.DeadlineExceeded, `model "m"`, "worker m_0_0", "longer than the execution timeout of 500ms")
+		wantPublic(t, s.Lost(w, nil), status.Internal, `model "m"`, "worker m_0_0", "longer than the execution timeout of 500ms")
 	})
 }
 
@@ -286,6 +286,19 @@ func TestWorkerThatCannotBeStartedAgainIsRetried(t *testing.T) {
 		if want := []Availability{Down, Broken, Up}; fmt.Sprint(n.states) != fmt.Sprint(want) {
 			t.Errorf("got changes %v, want %v", n.states, want)
 		}
+	})
+}
+
+func TestAStartsOwnWordsAreToldInOneLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &nursery{}
+		s := supervise(t, n)
+		defer s.Close()
+		n.setFail(fmt.Errorf("start: %w", status.Errorf(status.Internal, "ImportError: gone\nTraceback: ...")))
+		s.current.segfault()
+		synctest.Wait()
+		_, err := s.Acquire()
+		wantPublic(t, err, status.Unavailable, "; last: ImportError: gone; next start in 100ms")
 	})
 }
 

@@ -97,7 +97,7 @@ class Model:
         if self.config is not None:
             (folder / "config.pbtxt").write_text(self.config_text())
         for version, data in (self.versions or {1: b""}).items():
-            (folder / str(version)).mkdir()
+            (folder / str(version)).mkdir(exist_ok=True)
             if data:
                 (folder / str(version) / "model.onnx").write_bytes(data)
 

@@ -10,6 +10,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 
@@ -33,8 +34,9 @@ def wait_until(true, timeout: float, what: str):
 
 
 def environment() -> dict[str, str]:
-    """The child's environment; it finds ONNX Runtime in this Python's packages unless told."""
+    """The child's environment: workers run this Python, and ONNX Runtime is found in its packages unless told."""
     env = dict(os.environ)
+    env["PATH"] = f"{pathlib.Path(sys.executable).parent}{os.pathsep}{env.get('PATH', '')}"
     if "SHOAL_ONNXRUNTIME_LIBRARY" not in env:
         spec = importlib.util.find_spec("onnxruntime")
         if spec and spec.origin:

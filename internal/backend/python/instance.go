@@ -14,6 +14,7 @@ type instance struct {
 	model *loaded
 	name  string
 	sup   *worker.Supervisor[*link]
+	seat  *worker.Member // its place among the model's workers
 	born  time.Time
 
 	sequence uint64
@@ -136,7 +137,12 @@ func (in *instance) fault(err error) error {
 	return status.Wrap(status.Internal, err, "model '"+in.model.sig.Name+"' could not be run; the server's log has the details")
 }
 
+// Watch has changed called when the instance's worker is not there to run batches,
+// and when it is again.
+func (in *instance) Watch(changed func(available bool)) { in.seat.Watch(changed) }
+
 // Close implements backend.Instance.
 func (in *instance) Close() error {
+	in.seat.Leave()
 	return in.sup.Close()
 }

@@ -25,6 +25,7 @@ type loaded struct {
 	outputs []port
 	// decoupled models give any number of responses, to the requests' streams.
 	decoupled bool
+	workers   worker.Group
 }
 
 // Open implements backend.Backend.
@@ -50,15 +51,16 @@ func (b *Backend) Open(ctx context.Context, src backend.Source, cfg *modelpb.Mod
 func (m *loaded) Start(ctx context.Context, p backend.Placement) (backend.Instance, error) {
 	limits := worker.DefaultLimits()
 	limits.Start, limits.Run = m.set.startTimeout, m.set.runTimeout
-	in := &instance{model: m, name: p.Name}
+	in := &instance{model: m, name: p.Name, seat: m.workers.Join()}
 	in.born = m.backend.born
 	in.reader.model, in.reader.limit = m, m.set.maxResult
 	var err error
 	in.sup, err = worker.Supervise(ctx, worker.Config[*link]{
-		Model: m.sig.Name, Name: p.Name, Log: m.backend.log, Limits: limits,
+		Model: m.sig.Name, Name: p.Name, Log: m.backend.log, Limits: limits, Changed: in.seat.Set,
 		Start: func(ctx context.Context) (*link, error) { return m.startWorker(ctx, p) },
 	})
 	if err != nil {
+		in.seat.Leave()
 		return nil, forModel(m.sig.Name, err)
 	}
 	return in, nil

@@ -1,0 +1,302 @@
+"""What a Python model does wrong, it does to its own batch only, and the client is told what it was."""
+
+from __future__ import annotations
+
+import collections
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+import tritonclient.grpc
+import tritonclient.http
+from geventhttpclient.response import HTTPConnectionClosed
+from tritonclient.utils import InferenceServerException
+
+import faults
+import models
+from faults import ask
+from server import LOOPBACK, PORTS, Server, get, post, wait_until
+
+LOAD = 0.2  # seconds that a breakable model takes to load, where that matters
+
+
+def refused(server, act: str, **more) -> InferenceServerException:
+    with pytest.raises(InferenceServerException) as caught:
+        ask(server, act, **more)
+    return caught.value
+
+
+@pytest.fixture(scope="module")
+def breaker(tmp_path_factory):
+    """A server with a model to break and one beside it."""
+    repository = models.write(
+        tmp_path_factory.mktemp("repository"),
+        faults.breakable(timeout=1),
+        faults.breakable("bystander"),
+    )
+    with Server(
+        "--model-repository", repository, "--backend-config=python,max-result-byte-size=1000000", *PORTS, *LOOPBACK
+    ) as server:
+        server.wait_ready()
+        yield server
+        assert server.process.poll() is None, f"the server died:\n{server.log}"
+
+
+DEADLY = [
+    ("exit", "ended with exit code 3", "about to leave"),
+    ("segfault", "killed by signal 11 (SIGSEGV)", ""),
+    ("loop", "the batch took longer than the execution timeout of 1s", ""),
+    ("close", "ended with exit code", "Bad file descriptor"),
+]
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+@pytest.mark.parametrize("act, reason, last", DEADLY, ids=[d[0] for d in DEADLY])
+def test_a_worker_that_dies_fails_its_batch_with_the_reason(breaker, act, reason, last, protocol):
+    _, before = ask(breaker)
+    _, bystander = ask(breaker, model="bystander")
+    begin = time.monotonic()
+    error = refused(breaker, act, protocol=protocol)
+    took = time.monotonic() - begin
+    for want in ("breakable", "breakable_0", reason, last):
+        assert want in error.message(), f"got {error.message()!r}, want {want!r} in it"
+    assert took < (1 if act == "loop" else 0) + 5
+    value, after = ask(breaker, value=41)  # served by a new worker
+    assert value == 42 and after != before
+    assert not faults.alive(before)
+    assert ask(breaker, model="bystander")[1] == bystander
+
+
+WRONG = [
+    ("raise", "ValueError: no such luck"),
+    ("few", ""),
+    ("many", ""),
+    ("none", ""),
+    ("shape", "NEXT"),
+    ("rows", "NEXT"),
+    ("type", "NEXT"),
+    ("large", "1000000"),
+]
+
+
+@pytest.mark.parametrize("act, wanted", WRONG, ids=[w[0] for w in WRONG])
+def test_a_wrong_answer_is_an_error_and_the_worker_lives(breaker, act, wanted):
+    _, before = ask(breaker)
+    error = refused(breaker, act)
+    assert wanted in error.message(), f"got {error.message()!r}, want {wanted!r} in it"
+    value, after = ask(breaker, value=1)
+    assert value == 2
+    assert after == before, f"the worker was replaced; the client was told {error.message()!r}"
+
+
+def test_an_exception_is_in_the_log_with_its_traceback(breaker):
+    refused(breaker, "raise")
+    breaker.wait_for_log("Traceback")
+    breaker.wait_for_log("no such luck")
+
+
+UNLOADABLE = {
+    "import_error": ("import no_such_module_at_all\n", "No module named 'no_such_module_at_all'"),
+    "syntax_error": ("class TritonPythonModel:\n    def execute(self requests):\n        pass\n", "SyntaxError"),
+    "raises_in_initialize": (
+        """
+        class TritonPythonModel:
+            def initialize(self, args):
+                raise RuntimeError("the weights are gone")
+
+            def execute(self, requests):
+                return []
+        """,
+        "the weights are gone",
+    ),
+    "exits_at_start": ("import os, sys\nprint('farewell', file=sys.stderr, flush=True)\nos._exit(7)\n", "exit code 7"),
+}
+
+
+def test_models_that_do_not_load_are_failed_with_their_traceback(serve):
+    wanted = [faults.unloadable(name, source) for name, (source, _) in UNLOADABLE.items()]
+    server = serve("--exit-on-error=false", wanted=(*wanted, faults.breakable()))
+    server.wait_for_log("protocol=http")
+    wait_until(lambda: get(server.http, "/v2/models/breakable/ready").status == 200, 30, "the good model")
+    index = {m["name"]: m for m in json.loads(post(server.http, "/v2/repository/index").text)}
+    for name, (_, reason) in UNLOADABLE.items():
+        assert index[name]["state"] == "UNAVAILABLE"
+        assert reason in index[name]["reason"], f"got {index[name]['reason']!r}, want {reason!r} in it"
+        if name in ("import_error", "raises_in_initialize"):
+            assert "Traceback" in index[name]["reason"] and "model.py" in index[name]["reason"]
+        assert get(server.http, f"/v2/models/{name}/ready").status != 200
+    assert index["breakable"]["state"] == "READY"
+    assert ask(server, value=1)[0] == 2
+    assert len(faults.children(server.process.pid)) == 1, "a failed model left a worker"
+
+
+class Callers:
+    """Callers that ask without pause until they are told to stop, and what they were answered."""
+
+    def __init__(self, server, count: int, act: str = ""):
+        self.server, self.act = server, act
+        self.over = threading.Event()
+        self.lock = threading.Lock()
+        self.good: list[tuple[float, int]] = []  # when, and by whom
+        self.bad: list[str] = []
+        self.slowest = 0.0
+        self.threads = [threading.Thread(target=self.ask, args=(i,)) for i in range(count)]
+        for thread in self.threads:
+            thread.start()
+
+    def ask(self, number: int) -> None:
+        with tritonclient.http.InferenceServerClient(self.server.http, network_timeout=60) as client:
+            value = number * 10000
+            while not self.over.is_set():
+                value += 1
+                begin = time.monotonic()
+                try:
+                    got, pid = faults.read(client.infer("breakable", faults.inputs(tritonclient.http, self.act, value)))
+                except (InferenceServerException, OSError) as error:
+                    with self.lock:
+                        self.bad.append(str(error))
+                    continue
+                now = time.monotonic()
+                with self.lock:
+                    self.good.append((now, pid))
+                    self.slowest = max(self.slowest, now - begin)
+                    if got != value + 1:
+                        self.bad.append(f"asked for {value} + 1, got {got}")
+
+    def pids(self) -> set[int]:
+        with self.lock:
+            return {pid for _, pid in self.good}
+
+    def stop(self) -> None:
+        self.over.set()
+        for thread in self.threads:
+            thread.join(60)
+            assert not thread.is_alive(), "an answer is lost"
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_killed_worker_fails_only_its_own_batch(serve, count):
+    server = serve(wanted=(faults.breakable(count=count, load=LOAD),)).wait_ready()
+    callers = Callers(server, 20)
+    try:
+        first = wait_until(lambda: len(callers.pids()) >= count and callers.pids(), 30, "all workers to answer")
+        victim = min(first)
+        os.kill(victim, signal.SIGKILL)
+        killed = time.monotonic()
+        wait_until(lambda: callers.pids() - first, 30, "a new worker to answer")
+        with callers.lock:
+            back = min(when for when, pid in callers.good if pid not in first) - killed
+    finally:
+        callers.stop()
+    assert len(callers.bad) <= 4, f"more than one batch of 4 failed: {callers.bad}"
+    for text in callers.bad:
+        assert "breakable_0" in text and "killed by signal 9 (SIGKILL)" in text
+    assert back < python_start() + LOAD + 0.5, f"back after {back:.2f} s"
+    stats = json.loads(get(server.http, "/v2/models/breakable/stats").text)["model_stats"][0]["inference_stats"]
+    assert stats["success"]["count"] == len(callers.good)
+    assert stats["fail"]["count"] == len(callers.bad)
+
+
+def python_start() -> float:
+    """How long this machine takes, at the moment, to start Python with numpy."""
+    begin = time.monotonic()
+    subprocess.run([sys.executable, "-c", "import numpy, json, asyncio, socket"], check=True)
+    return 2 * (time.monotonic() - begin)  # the server and its callers share the machine
+
+
+def test_a_model_that_cannot_start_again_is_told_at_once_and_tried_again(serve, repository):
+    folder = repository(faults.breakable())
+    server = serve("--model-repository", folder).wait_ready()
+    broken = folder / "breakable" / "1" / "broken"
+    broken.write_text("")
+    refused(server, "exit")
+    error = wait_until(lambda: quick_refusal(server), 30, "an error that says that the worker is not there")
+    assert "breakable_0" in error and "the file that breaks it is there" in error
+    broken.unlink()
+    wait_until(lambda: answered(server), 30, "the worker to be back")
+
+
+def quick_refusal(server) -> str:
+    begin = time.monotonic()
+    error = refused(server, "").message()
+    assert time.monotonic() - begin < 10
+    return error if "not available" in error else ""
+
+
+def answered(server) -> bool:
+    try:
+        return ask(server, value=1)[0] == 2
+    except InferenceServerException:
+        return False
+
+
+def test_restarts_leak_nothing(serve):
+    server = serve(wanted=(faults.breakable(),)).wait_ready()
+    pid = server.process.pid
+
+    def restart(times: int) -> None:
+        for _ in range(times):
+            refused(server, "exit")
+            ask(server)
+
+    restart(3)
+    files, maps, rss = faults.open_files(pid), faults.mapped_memfds(pid), server.rss()
+    restart(int(os.environ.get("SHOAL_RESTARTS", "8")))
+    assert len(faults.children(pid)) == 1
+    assert faults.open_files(pid) <= files + 3
+    assert faults.mapped_memfds(pid) <= maps + 2
+    assert server.rss() <= rss + (32 << 20)
+
+
+def test_workers_end_with_a_server_that_is_killed(serve):
+    server = serve(wanted=(faults.breakable(count=2),)).wait_ready()
+    workers = faults.children(server.process.pid)
+    assert len(workers) == 2
+    caller = threading.Thread(target=lambda: swallow(lambda: ask(server, "sleep")))
+    caller.start()
+    server.signal(signal.SIGKILL)
+    server.wait()
+    wait_until(lambda: not any(map(faults.alive, workers)), 1, "the workers' end")
+    caller.join()
+
+
+def swallow(act) -> None:
+    try:
+        act()
+    except (InferenceServerException, OSError, HTTPConnectionClosed):
+        pass
+
+
+def test_a_server_that_ends_under_load_loses_nothing(serve):
+    server = serve(wanted=(faults.breakable(count=2),)).wait_ready()
+    workers = faults.children(server.process.pid)
+    calls: collections.Counter = collections.Counter()
+    begun = threading.Semaphore(0)
+
+    def call(number: int) -> None:
+        begun.release()
+        got, _ = ask(server, "sleep", value=number, protocol="grpc" if number % 2 else "http")
+        calls["good" if got == number + 1 else "wrong"] += 1
+
+    threads = [threading.Thread(target=call, args=(i,)) for i in range(16)]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: in_flight(server) >= 16, 20, "16 requests under way")
+    server.signal(signal.SIGTERM)
+    for thread in threads:
+        thread.join(60)
+    assert server.wait(30) == 0, server.log
+    assert calls == {"good": 16}, server.log
+    assert not any(map(faults.alive, workers))
+
+
+def in_flight(server) -> int:
+    """How many requests the server has that are not answered: those queued, and two batches."""
+    text = get(server.metrics, "/metrics").text
+    pending = [l for l in text.splitlines() if l.startswith("nv_inference_pending_request_count{")]
+    return int(float(pending[0].split()[-1])) + 8 if pending else 0
