@@ -18,8 +18,8 @@ type Backend interface {
 	Name() string
 
 	// Complete fills in what cfg leaves out from the model in src. It may set
-	// max_batch_size, inputs, outputs, the scheduling choice and the
-	// transaction policy, and nothing else. Backends that cannot tell leave
+	// max_batch_size, inputs, outputs, the scheduling choice, the transaction
+	// policy and the instance groups, and nothing else. Backends that cannot tell leave
 	// cfg alone.
 	Complete(ctx context.Context, src Source, cfg *modelpb.ModelConfig) error
 

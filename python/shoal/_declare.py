@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import json
 import typing
 from typing import Any, Callable, Mapping, Sequence, Union
 
 import numpy as np
 
 from shoal import _dtypes
+from shoal._pb_config import ModelConfig
 
 Shape = Union[int, Sequence[int]]
 DType = Union[str, type, np.dtype]
@@ -192,6 +194,29 @@ class Declaration:
             delay = round(self.max_delay * 1e6)
             config["dynamic_batching"] = {"max_queue_delay_microseconds": delay} if delay else {}
         return config
+
+
+    def complete(self, config: dict[str, Any]) -> dict[str, Any]:
+        """A configuration with what it leaves out; ValueError where it says otherwise than the declaration."""
+        own = self.config()
+        done = ModelConfig(json.dumps(config))
+        for spec in own["input"]:
+            done.add_input(spec)
+        for spec in own["output"]:
+            done.add_output(spec)
+        result = done.as_dict()
+        for side in ("input", "output"):
+            extra = [t["name"] for t in result[side] if all(t["name"] != s["name"] for s in own[side])]
+            if extra:
+                raise ValueError(f"the configuration has the {side} {', '.join(extra)}, which {self.label} does not declare")
+        if result["max_batch_size"] > 0 and self.max_batch == 0:
+            raise ValueError(f"max_batch_size is {result['max_batch_size']}, but {self.label} says max_batch = 0: it is not batched")
+        result["max_batch_size"] = result["max_batch_size"] or self.max_batch
+        if not any(s in result for s in ("dynamic_batching", "sequence_batching", "ensemble_scheduling")):
+            result.update({k: own[k] for k in ("dynamic_batching",) if k in own})
+        result["instance_group"] = result.get("instance_group") or own["instance_group"]
+        result["backend"] = "python"
+        return result
 
 
 def of_class(cls: type[Model]) -> Declaration:

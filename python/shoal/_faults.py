@@ -38,10 +38,11 @@ def describe(error: BaseException) -> str:
     return last_line(error) + ("\n\nAt:\n" + "".join(calls) if calls else "")
 
 
-def brief(error: BaseException) -> str:
-    """The error in one line, with the place in the user's file where it happened."""
+def brief(error: BaseException, file: str = "") -> str:
+    """The error in one line, with its place: the innermost call in that file, else in any."""
     text = last_line(error)
-    for frame in frames(error):
+    calls = list(frames(error))
+    for frame in [f for f in calls if f.filename == file] or calls:
         return f"{text} (line {frame.lineno} of {os.path.basename(frame.filename)}, in {frame.name})"
     return text
 

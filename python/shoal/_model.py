@@ -83,15 +83,18 @@ class Handler:
         self._model: Any = None
 
     def describe(self) -> dict[str, Any]:
-        """The declaration as a configuration."""
-        return {"name": self._name, **self._declared.config()}
+        """The declaration as a configuration, completing what config.pbtxt says."""
+        return self._declared.complete({"name": self._name, **(self._init.get("config") or {})})
 
     def start(self) -> None:
         """Makes the model and calls its load."""
+        if self._init.get("config"):
+            self.describe()  # refuses a configuration that does not agree
         self._model = self._declared.make()
         self._model.context = self._context()
         self._arguments = _arguments(self._declared, self._model.predict)
         self._returned = _returns.Checker(self._declared, self._model.predict)
+        self._file = getattr(getattr(self._model.predict, "__code__", None), "co_filename", "")
         self._model.load()
 
     def _context(self) -> _declare.Context:
@@ -137,7 +140,7 @@ class Handler:
             _worker.log("error", text)
             return text, "INTERNAL"
         _worker.log("error", _faults.trace(error))
-        return f"model '{self._name}': {_faults.brief(error)}", "INTERNAL"
+        return f"model '{self._name}': {_faults.brief(error, self._file)}", "INTERNAL"
 
     def close(self) -> None:
         """Calls the model's close."""

@@ -85,6 +85,9 @@ func (b *Backend) Complete(ctx context.Context, src backend.Source, cfg *modelpb
 	cfg.Input, cfg.Output = completed.GetInput(), completed.GetOutput()
 	cfg.SchedulingChoice = completed.SchedulingChoice
 	cfg.ModelTransactionPolicy = completed.GetModelTransactionPolicy()
+	if len(cfg.GetInstanceGroup()) == 0 {
+		cfg.InstanceGroup = completed.GetInstanceGroup()
+	}
 	return nil
 }
 
