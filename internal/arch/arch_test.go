@@ -21,7 +21,7 @@ var floors = [][]string{
 	{"internal/model/modelpb", "internal/shm", "internal/usermetric"},
 	{"internal/infer", "internal/model", "internal/worker"},
 	{"internal/backend"},
-	{"internal/sched", "internal/backend/backendtest"},
+	{"internal/arrivals", "internal/sched", "internal/backend/backendtest"},
 	{"internal/backend/onnx/ort"},
 	{"internal/backend/onnx/library"},
 	{"internal/backend/onnx/onnxtest"},

@@ -176,7 +176,9 @@ func (f *serveFlags) startMetrics(l *life, e *engine.Engine, ln net.Listener) (f
 		Settings: f.metrics.settings, CPU: f.metrics.cpu, Log: l.log,
 		Interval: time.Duration(f.metrics.interval * float64(time.Millisecond)),
 	}, e)
-	s := &http.Server{Handler: m, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
+	closing := make(chan struct{})
+	s := &http.Server{Handler: withArrivals(&f.tap, m, closing), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
+	s.RegisterOnShutdown(func() { close(closing) }) // those that listen would hold it open
 	l.serve("metrics", s, ln)
 	return front{"metrics", func(ctx context.Context) error {
 		defer m.Close()

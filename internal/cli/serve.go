@@ -93,7 +93,13 @@ func serve(f *serveFlags, stdout, stderr io.Writer) error {
 		memory = shm.NewRegistry(f.maxRegions)
 		defer memory.Close()
 	}
+	endRecord, err := f.recordArrivals(log)
+	if err != nil {
+		return err
+	}
+	defer endRecord()
 	e := engine.New(engine.Options{
+		Arrived:      f.tap.Arrived,
 		SharedMemory: memory,
 		Name:         f.id, Version: Version, Repositories: f.repositories, Backends: backends,
 		ConfigName: f.configName, NoAutoComplete: f.noAutoComplete || f.strictConfig,

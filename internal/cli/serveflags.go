@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shoal/internal/arrivals"
 	"shoal/internal/engine"
 	"shoal/internal/metrics"
 )
@@ -50,6 +51,8 @@ type serveFlags struct {
 	exitTimeout int
 	stopWith    int
 	pprof       string
+	record      string
+	tap         arrivals.Tap // what arrives; for --record-arrivals and those that listen
 }
 
 type httpFlags struct {
@@ -134,6 +137,7 @@ func (f *serveFlags) add(cmd *cobra.Command, def serveDefaults) {
 	g = group(cmd, "Process")
 	g.number(&f.exitTimeout, "exit-timeout-secs", 30, "how long requests in flight may take to end after SIGTERM or SIGINT")
 	g.number(&f.stopWith, "stop-with-process", 0, "stop, as on SIGTERM, when the process of this `number` ends; 0 is none")
+	g.text(&f.record, "record-arrivals", "", "write when each request came, its model, shapes and sizes, to this `file`, for shoal perf --replay; what a disk is too slow for is dropped and counted")
 	g.text(&f.pprof, "pprof-address", "", "serve Go's profiles under /debug/pprof on this `host:port`; off when empty")
 	g.ignored("http-thread-count", "grpc-infer-thread-count", "grpc-infer-allocation-pool-size", "grpc-max-response-pool-size",
 		"allow-gpu-metrics", "backend-directory", "cache-directory", "repoagent-directory",

@@ -12,6 +12,7 @@ import (
 
 	"shoal/internal/backend"
 	"shoal/internal/infer"
+	"shoal/internal/model"
 	"shoal/internal/repository"
 	"shoal/internal/sched"
 	"shoal/internal/shm"
@@ -42,6 +43,9 @@ type Options struct {
 	HoldBatches int
 	// LoadThreads is how many models load at once.
 	LoadThreads int
+	// Arrived, unless nil, is told of each request that was checked, before it is
+	// scheduled. It must not block, nor keep what it is given but the signature.
+	Arrived func(sig *model.Signature, version int64, r *infer.Request)
 	// ComputeTimes keeps how the times of an execution's parts are spread;
 	// without, only their sums are known.
 	ComputeTimes bool

@@ -147,7 +147,7 @@ func (e *Engine) open(ctx context.Context, src repository.Entry, n int64, cfg *m
 	if err != nil {
 		return nil, err
 	}
-	v := &Version{number: n, config: cfg, sig: sig, model: m, done: make(chan struct{})}
+	v := &Version{number: n, config: cfg, sig: sig, model: m, arrived: e.opt.Arrived, done: make(chan struct{})}
 	v.decoupled, v.queueSize = cfg.GetModelTransactionPolicy().GetDecoupled(), cmp.Or(e.opt.ResponseQueueSize, DefaultResponseQueueSize)
 	v.stats.init(counted, e.opt.ComputeTimes, v.decoupled)
 	defer func() {

@@ -29,6 +29,7 @@ type Version struct {
 	decoupled bool
 	queueSize int64 // how many bytes of responses may wait for a slow client
 	stats     stats
+	arrived   func(sig *model.Signature, version int64, r *infer.Request) // nil: nobody asks
 
 	loaded       time.Time
 	loadDuration time.Duration
@@ -86,6 +87,9 @@ func (v *Version) accept(r *infer.Request) error {
 		return notReady(v.sig.Name, v.number)
 	}
 	r.Hold((*versionHold)(v))
+	if v.arrived != nil {
+		v.arrived(v.sig, v.number, r)
+	}
 	return nil
 }
 

@@ -1,0 +1,208 @@
+package arrivals
+
+import (
+	"errors"
+	"io"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"shoal/internal/infer"
+	"shoal/internal/model"
+)
+
+// A Tap is where a server says what arrives, and from where recordings take it.
+// While nobody records it costs a load of a pointer, and nothing is allocated
+// either way. The zero value is ready.
+type Tap struct {
+	recordings atomic.Pointer[[]*Recording]
+
+	mu sync.Mutex // serialises changes of recordings
+}
+
+const (
+	// tapRoom is how many arrivals may wait to be written; more are dropped and
+	// counted, since requests must not wait for a disk.
+	tapRoom = 8192
+	// sampleInputs and sampleDims are what a sample has room for; requests with
+	// more are dropped and counted.
+	sampleInputs = 8
+	sampleDims   = 32
+	// flushEvery is how long a written arrival may stay in memory.
+	flushEvery = 200 * time.Millisecond
+	// maxRecordings is how many may listen at once.
+	maxRecordings = 8
+)
+
+// A sample is an arrival as the tap notes it: a plain value, so that noting it
+// allocates nothing.
+type sample struct {
+	at      time.Time
+	sig     *model.Signature
+	version int64
+	inputs  int
+	bytes   [sampleInputs]int64
+	index   [sampleInputs]int
+	ranks   [sampleInputs]int
+	dims    [sampleDims]int64
+}
+
+// Arrived notes a request that was checked. It never blocks.
+func (t *Tap) Arrived(sig *model.Signature, version int64, r *infer.Request) {
+	list := t.recordings.Load()
+	if list == nil {
+		return
+	}
+	s := sample{at: time.Now(), sig: sig, version: version}
+	fits := s.take(r)
+	for _, rec := range *list {
+		rec.put(&s, fits)
+	}
+}
+
+// take copies the request's shapes; it returns false when they are too many.
+func (s *sample) take(r *infer.Request) bool {
+	used := 0
+	if len(r.Inputs) > sampleInputs {
+		return false
+	}
+	for i := range r.Inputs {
+		in := &r.Inputs[i]
+		if used+len(in.Shape) > sampleDims {
+			return false
+		}
+		used += copy(s.dims[used:], in.Shape)
+		s.index[i], s.ranks[i], s.bytes[i] = in.Index, len(in.Shape), int64(in.Data.Size())
+	}
+	s.inputs = len(r.Inputs)
+	return true
+}
+
+// kind puts a sample into words.
+func (s *sample) kind() Kind {
+	k := Kind{Model: s.sig.Name, Version: strconv.FormatInt(s.version, 10)}
+	dims := s.dims[:]
+	for i := range s.inputs {
+		k.Inputs = append(k.Inputs, Input{Name: s.sig.Inputs[s.index[i]].Name, Shape: dims[:s.ranks[i]:s.ranks[i]], Bytes: s.bytes[i]})
+		dims = dims[s.ranks[i]:]
+	}
+	return k
+}
+
+// A Recording writes what arrives until it is closed.
+type Recording struct {
+	tap     *Tap
+	out     *writer
+	flushed func() // after what was written left the buffer; may be nil
+	started time.Time
+	samples chan sample
+	missed  atomic.Int64 // not noted since the last line
+	stop    chan struct{}
+	once    sync.Once
+	done    chan struct{} // closed when nothing is written any more
+	broken  chan struct{} // closed when writing failed
+	failed  bool          // it was
+}
+
+// Record starts to write a trace to out. Flushed, unless nil, is called whenever
+// lines were handed to out.
+func (t *Tap) Record(out io.Writer, flushed func()) (*Recording, error) {
+	rec := &Recording{
+		tap: t, started: time.Now(), flushed: flushed, samples: make(chan sample, tapRoom),
+		stop: make(chan struct{}), done: make(chan struct{}), broken: make(chan struct{}),
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var list []*Recording
+	if old := t.recordings.Load(); old != nil {
+		list = append(list, *old...)
+	}
+	if len(list) >= maxRecordings {
+		return nil, errors.New("arrivals are being recorded " + strconv.Itoa(maxRecordings) + " times already; end one of them")
+	}
+	rec.out = newWriter(out, rec.started.UTC())
+	list = append(list, rec)
+	t.recordings.Store(&list)
+	go rec.write() // ended by Close
+	return rec, nil
+}
+
+func (rec *Recording) put(s *sample, fits bool) {
+	if fits {
+		select {
+		case rec.samples <- *s:
+			return
+		default:
+		}
+	}
+	rec.missed.Add(1)
+}
+
+// Broken is closed when the trace cannot be written any more; Close says why.
+func (rec *Recording) Broken() <-chan struct{} { return rec.broken }
+
+// write writes samples until the recording is closed and none are left.
+func (rec *Recording) write() {
+	defer close(rec.done)
+	ticker := time.NewTicker(flushEvery)
+	defer ticker.Stop()
+	rec.flush()
+	for {
+		select {
+		case s := <-rec.samples:
+			rec.sample(&s)
+		case <-ticker.C:
+			rec.flush()
+		case <-rec.stop:
+			for len(rec.samples) > 0 {
+				s := <-rec.samples
+				rec.sample(&s)
+			}
+			rec.flush()
+			return
+		}
+	}
+}
+
+func (rec *Recording) sample(s *sample) {
+	rec.out.arrival(max(0, s.at.Sub(rec.started)), s.kind())
+}
+
+func (rec *Recording) flush() {
+	rec.out.dropped(rec.missed.Swap(0))
+	if err := rec.out.flush(); err != nil && !rec.failed {
+		rec.failed = true
+		close(rec.broken)
+	}
+	if rec.flushed != nil && rec.out.err == nil {
+		rec.flushed()
+	}
+}
+
+// Close ends the recording: what arrived before it is written. It returns the
+// first error of writing.
+func (rec *Recording) Close() error {
+	rec.once.Do(func() {
+		rec.tap.remove(rec)
+		close(rec.stop)
+	})
+	<-rec.done
+	return rec.out.err
+}
+
+func (t *Tap) remove(rec *Recording) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var list []*Recording
+	for _, r := range *t.recordings.Load() {
+		if r != rec {
+			list = append(list, r)
+		}
+	}
+	if len(list) == 0 {
+		t.recordings.Store(nil)
+		return
+	}
+	t.recordings.Store(&list)
+}
