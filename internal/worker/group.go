@@ -17,9 +17,9 @@ type Member struct {
 	group *Group
 
 	// Under the group's mutex.
-	state   Availability
-	offered bool // what watch was told last
-	watch   func(available bool)
+	state    Availability
+	offered  bool // what the watchers were told last
+	watchers []func(available bool)
 }
 
 // Join adds a worker, which is up.
@@ -43,7 +43,7 @@ func (m *Member) Leave() {
 			break
 		}
 	}
-	m.watch = nil
+	m.watchers = nil
 	g.tellLocked()
 }
 
@@ -56,12 +56,15 @@ func (m *Member) Set(a Availability) {
 }
 
 // Watch has changed called whenever the worker can no longer be given work, or
-// can again, beginning with now if it cannot. It must not block.
+// can again, beginning with now if it cannot. There may be several watchers; none
+// may block or call the group.
 func (m *Member) Watch(changed func(available bool)) {
 	m.group.mu.Lock()
 	defer m.group.mu.Unlock()
-	m.watch, m.offered = changed, true
-	m.group.tellLocked()
+	m.watchers = append(m.watchers, changed)
+	if !m.offered {
+		changed(false)
+	}
 }
 
 // Broken reports whether no worker of the group can serve, nor will soon.
@@ -85,10 +88,12 @@ func (g *Group) tellLocked() {
 	broken := g.brokenLocked()
 	for _, m := range g.members {
 		offer := m.state == Up || broken
-		if offer == m.offered || m.watch == nil {
+		if offer == m.offered {
 			continue
 		}
 		m.offered = offer
-		m.watch(offer)
+		for _, changed := range m.watchers {
+			changed(offer)
+		}
 	}
 }

@@ -35,12 +35,17 @@ func TestGroupKeepsWorkFromThoseWhoCannotServe(t *testing.T) {
 	}
 }
 
-func TestWatchTellsOfAWorkerThatIsAlreadyDown(t *testing.T) {
+func TestEveryWatcherIsToldOfAWorkerThatIsAlreadyDown(t *testing.T) {
 	g := new(Group)
 	a := g.Join()
 	g.Join()
 	a.Set(Down)
-	if on := offers(a); *on {
-		t.Error("got available, want the watcher told that it is not")
+	first, second := offers(a), offers(a)
+	if *first || *second {
+		t.Errorf("got %v and %v, want both watchers told that it is not available", *first, *second)
+	}
+	a.Set(Up)
+	if !*first || !*second {
+		t.Errorf("got %v and %v, want both told that it is back", *first, *second)
 	}
 }

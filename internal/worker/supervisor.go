@@ -243,6 +243,23 @@ func (s *Supervisor[W]) Acquire() (W, error) {
 	return s.current, nil
 }
 
+// Await returns the worker without taking it, so that a batch can be laid into its
+// memory while another still runs. It waits and fails as Acquire does, but not
+// because somebody else has the worker. Acquire may then give another one, if
+// this has died meanwhile.
+func (s *Supervisor[W]) Await() (W, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.availabilityLocked() == Down {
+		s.change.Wait()
+	}
+	if s.availabilityLocked() == Broken {
+		var none W
+		return none, s.unavailableLocked()
+	}
+	return s.current, nil
+}
+
 // unavailableLocked says why there is no worker to run a batch.
 func (s *Supervisor[W]) unavailableLocked() error {
 	if s.machine.State == Closed {

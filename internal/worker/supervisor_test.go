@@ -355,6 +355,36 @@ func TestCloseWakesThoseWhoWait(t *testing.T) {
 	})
 }
 
+func TestAwaitGivesAWorkerThatIsBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &nursery{loadTime: 300 * ms}
+		s := supervise(t, n)
+		defer s.Close()
+		w, _ := acquire(t, s)
+		if got, err := s.Await(); got != w || err != nil {
+			t.Errorf("got %p and %v, want the worker %p that runs", got, err, w)
+		}
+		next := make(chan time.Duration)
+		begin := time.Now()
+		go func() { // the one that waits for its turn gets the worker when it is free
+			w, _ := s.Acquire()
+			next <- time.Since(begin)
+			s.Release(w)
+		}()
+		time.Sleep(40 * ms)
+		s.Release(w)
+		if got := <-next; got != 40*ms {
+			t.Errorf("got the worker after %v, want exactly 40ms", got)
+		}
+		w.segfault()
+		synctest.Wait()
+		begin = time.Now()
+		if got, err := s.Await(); got == w || err != nil || time.Since(begin) != 300*ms {
+			t.Errorf("got %v after %v, want the next worker after exactly 300ms", err, time.Since(begin))
+		}
+	})
+}
+
 func TestBatchCostsNoAllocation(t *testing.T) {
 	n := &nursery{}
 	s := supervise(t, n)
