@@ -4,7 +4,7 @@ package python
 
 import "embed"
 
-// Files are the folder's Python files.
+// Files are the folder's Python files, with the mark that they have types.
 //
-//go:embed *.py shoal/*.py
+//go:embed *.py shoal/*.py shoal/py.typed
 var Files embed.FS

@@ -19,8 +19,8 @@ type Backend interface {
 
 	// Complete fills in what cfg leaves out from the model in src. It may set
 	// max_batch_size, inputs, outputs, the scheduling choice, the transaction
-	// policy and the instance groups, and nothing else. Backends that cannot tell leave
-	// cfg alone.
+	// policy and, where cfg has none, the instance groups, and nothing else.
+	// Backends that cannot tell leave cfg alone.
 	Complete(ctx context.Context, src Source, cfg *modelpb.ModelConfig) error
 
 	// Open loads the model in src under a complete, normalised and valid

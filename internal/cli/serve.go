@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -159,12 +160,15 @@ func (f *serveFlags) backends(log *slog.Logger) ([]backend.Backend, error) {
 		Logger:  log,
 	})
 	workers := python.New(python.Options{
-		Python: f.python, Environ: os.Environ(), Cache: cacheFolder(),
+		Python: cmp.Or(f.python, os.Getenv(pythonVariable)), Environ: os.Environ(), Cache: cacheFolder(),
 		Config: mergeSettings(settings[""], settings["python"]),
 		Logger: log,
 	})
 	return []backend.Backend{identity.Backend{}, repeat.Backend{}, square.Backend{}, ort, workers}, nil
 }
+
+// pythonVariable names the interpreter of Python models when no flag does.
+const pythonVariable = "SHOAL_PYTHON"
 
 // cacheFolder returns where things are unpacked that can be made again, "" when
 // the user has no such place.

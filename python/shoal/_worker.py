@@ -17,6 +17,8 @@ import sys
 import threading
 import traceback
 
+from shoal import _faults
+
 FDS_ENV = "SHOAL_WORKER_FDS"
 
 _FRAME = struct.Struct("<IB")  # bytes of the payload, kind
@@ -90,10 +92,10 @@ def log(level, text):
     link.send_json(LOG, {"level": level, "text": str(text)})
 
 
-def run(fds, load=None):
+def run(fds, load=None, loaded=None):
     """Be a worker on these descriptors until the server says otherwise: memory,
     ring, back, socket. It runs in the calling thread, takes the descriptors over
-    and changes nothing else of the process."""
+    and changes nothing else of the process. Loaded is called when the model is."""
     global _last_link
     link = Link(fds[3])
     _links.link = _last_link = link
@@ -102,14 +104,14 @@ def run(fds, load=None):
         if kind != INIT:
             return False
         init = json.loads(payload)
-        return _live(link, fds, init, load)
+        return _live(link, fds, init, load, loaded)
     finally:
         for fd in fds[:3]:
             os.close(fd)
         link.close()
 
 
-def _live(link, fds, init, load):
+def _live(link, fds, init, load, loaded):
     try:
         if load is None:
             load = importlib.import_module(init.get("handler") or "shoal._load").load
@@ -123,11 +125,11 @@ def _live(link, fds, init, load):
         channel.note = lambda text: log("warn", text)
         channel.send = lambda *parts: link.send(RESPONSE, *parts)
         handler.start()
-    except Exception as e:
-        link.send_json(FAILED, {"error": _last_line(e), "traceback": traceback.format_exc()})
+    except BaseException as e:  # sys.exit in a model is its error, too
+        link.send_json(FAILED, {"error": _described(e), "traceback": traceback.format_exc()})
         return False
-    gc.collect()
-    gc.freeze()  # what the model loaded stays: there is no need to look at it again and again
+    if loaded is not None:
+        loaded()
     threading.Thread(target=_listen, args=(link, channel), name="shoal-link", daemon=True).start()
     link.send_json(READY, {})
     channel.serve(lambda batch: _execute(handler, batch))
@@ -152,13 +154,23 @@ def _execute(handler, batch):
     """Run a batch, so that every request of it has an answer."""
     try:
         handler.execute(batch)
-    except Exception as e:
+    except BaseException as e:  # sys.exit in a model is its error, too
         log("error", traceback.format_exc())
         batch.fail(_last_line(e))
         traceback.clear_frames(e.__traceback__)  # they may hold inputs
     else:
         if batch.unanswered():
             batch.fail("the model's execute returned without an answer to this request")
+
+
+def _described(e):
+    """What an operator is told of a model that does not load."""
+    if isinstance(e, ModuleNotFoundError) and e.name == "numpy":
+        return (
+            "numpy is not installed for %s; install it (%s -m pip install numpy) "
+            "or choose another Python with --python" % (sys.executable, sys.executable)
+        )
+    return _faults.describe(e)
 
 
 def _last_line(e):
@@ -177,4 +189,9 @@ def main():
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the server's to act on
     # What a model prints must be there line by line, whatever comes of it.
     sys.stdout.reconfigure(line_buffering=True)
-    sys.exit(0 if run(fds) else 1)
+    sys.exit(0 if run(fds, loaded=_freeze) else 1)
+
+
+def _freeze():
+    gc.collect()
+    gc.freeze()  # what the model loaded stays: there is no need to look at it again and again

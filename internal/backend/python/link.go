@@ -233,7 +233,7 @@ func (l *link) await(ctx context.Context, kind byte) ([]byte, error) {
 	if err := json.Unmarshal(f.payload, &m); err != nil {
 		return nil, status.Wrap(status.Internal, err, "worker "+l.name+" did not start and does not say why")
 	}
-	return nil, status.Errorf(status.Internal, "%s\n%s", m.Error, strings.TrimSpace(m.Traceback))
+	return nil, status.Wrap(status.Internal, errors.New(m.Traceback), m.Error)
 }
 
 // settle waits for the end of a worker that has failed.

@@ -1,0 +1,32 @@
+//go:build !linux
+
+package python
+
+import (
+	"errors"
+	"os"
+)
+
+// errSystem says why there are no workers here: the memory that they share with
+// the server is made of what only Linux has.
+var errSystem = errors.New("Python models need Linux")
+
+func newMemory(string) (*memory, error) { return nil, errSystem }
+
+func socketpair() (ours, theirs *os.File, err error) { return nil, nil, errSystem }
+
+func (m *memory) extend(int) error { return errSystem }
+
+func (m *memory) mapAt(int64, int) ([]byte, error) { return nil, errSystem }
+
+func unmap([]byte) {}
+
+func (m *memory) punch(int64, int64) {}
+
+func (m *memory) send(*slot, int) error { return errSystem }
+
+func (m *memory) wait() error { return errSystem }
+
+func (m *memory) wake() {}
+
+func (m *memory) close() {}
