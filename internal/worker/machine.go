@@ -84,9 +84,14 @@ func DefaultLimits() Limits {
 	return Limits{First: 100 * time.Millisecond, Longest: 10 * time.Second, Healthy: 10 * time.Second}
 }
 
-// brokenAfter is how many deaths in a row make a worker count as broken: by then
-// its pauses are so long that requests had better be told than wait.
-const brokenAfter = 4
+// A worker counts as broken after so many deaths in a row, fewer if the last
+// start failed: by then its pauses are so long that requests had better be told
+// than wait. A single failed start is not enough, because whatever killed the
+// worker may have killed the next one while it loaded.
+const (
+	brokenAfter         = 4
+	brokenAfterUnloaded = 3
+)
 
 // A Machine decides what becomes of one worker. It is a value and pure: the same
 // machine, event and time give the same machine and action. The zero value is a
@@ -112,10 +117,16 @@ func (m Machine) Deadline(l Limits) time.Time {
 	return time.Time{}
 }
 
-// Broken reports whether a worker is not to be waited for: its last start failed,
-// or it keeps dying before it has served anything.
+// Broken reports whether a worker is not to be waited for: its starts fail, or it
+// keeps dying before it has served anything.
 func (m Machine) Broken() bool {
-	return m.State == Failed || m.State == Closed || m.unloaded || (m.Deaths >= brokenAfter && m.State != Ready && m.State != Running)
+	switch m.State {
+	case Failed, Closed:
+		return true
+	case Ready, Running:
+		return false
+	}
+	return m.Deaths >= brokenAfter || (m.unloaded && m.Deaths >= brokenAfterUnloaded)
 }
 
 // Next returns the machine after an event and what is to be done. Events that

@@ -166,7 +166,8 @@ func TestMachineIsBrokenWhenItMayNotComeBack(t *testing.T) {
 		{"a short pause", Machine{State: Backoff, Deaths: 3}, false},
 		{"a long pause", Machine{State: Backoff, Deaths: 4}, true},
 		{"back after many deaths", Machine{State: Ready, Deaths: 4}, false},
-		{"the last start failed", Machine{State: Starting, Deaths: 2, unloaded: true}, true},
+		{"one start failed", Machine{State: Starting, Deaths: 2, unloaded: true}, false},
+		{"two starts failed", Machine{State: Starting, Deaths: 3, unloaded: true}, true},
 		{"failed", Machine{State: Failed}, true},
 		{"closed", Machine{State: Closed}, true},
 	} {

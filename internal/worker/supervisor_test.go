@@ -276,10 +276,14 @@ func TestWorkerThatCannotBeStartedAgainIsRetried(t *testing.T) {
 		n.setFail(&Exit{Model: "m", Name: "m_0_0", Code: 1, Stderr: []string{"ImportError: gone"}})
 		s.current.segfault()
 		synctest.Wait()
-		_, err := s.Acquire()
-		wantPublic(t, err, status.Unavailable, "2 times in a row", "ended with exit code 1", "ImportError: gone", "next start in 100ms")
+		begin := time.Now()
+		_, err := s.Acquire() // waits for the second try
+		wantPublic(t, err, status.Unavailable, "3 times in a row", "ended with exit code 1", "ImportError: gone", "next start in 200ms")
+		if got := time.Since(begin); got != 100*ms {
+			t.Errorf("told after %v, want exactly 100ms", got)
+		}
 		n.setFail(nil)
-		time.Sleep(100 * ms)
+		time.Sleep(200 * ms)
 		synctest.Wait()
 		w, _ := acquire(t, s)
 		s.Release(w)
@@ -298,7 +302,7 @@ func TestAStartsOwnWordsAreToldInOneLine(t *testing.T) {
 		s.current.segfault()
 		synctest.Wait()
 		_, err := s.Acquire()
-		wantPublic(t, err, status.Unavailable, "; last: ImportError: gone; next start in 100ms")
+		wantPublic(t, err, status.Unavailable, "; last: ImportError: gone; next start in 200ms")
 	})
 }
 
