@@ -15,7 +15,7 @@ export CGO_ENABLED ?= 0
 
 .DEFAULT_GOAL := help
 .PHONY: help build run test test-go test-python test-e2e runtime check race fuzz lint fmt golden generate install \
-	stress perf-criteria bench-overload bench-size bench-triton bench-ladder bench-batcher bench-go clean
+	stress soak-python perf-criteria bench-overload bench-size bench-triton bench-ladder bench-batcher bench-go clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -86,6 +86,10 @@ install: build ## install shoal, with tritonserver and perf_analyzer links, into
 
 stress: ## a minute of submit, cancel, deadline, close and failure under the race detector
 	CGO_ENABLED=1 $(GO) test -race ./internal/sched -run Stress -stress 60s -v
+
+soak-python: runtime $(PYLIB)/.done ## five minutes of random kills of Python workers under load, and a thousand restarts
+	SHOAL=$(abspath $(BIN)) PYTHONPATH=$(abspath $(PYLIB)) SHOAL_KILL_SECONDS=300 SHOAL_RESTARTS=1000 \
+		$(PYTHON) -m pytest -q test/e2e/test_python_soak.py test/e2e/test_python_faults.py -k "kills or leak"
 
 $(TRITON)/.done:
 	rm -rf $(TRITON)

@@ -22,7 +22,7 @@ import tritonclient.http
 from tritonclient.utils import InferenceServerException
 
 import faults
-from server import get
+from server import get, wait_until
 
 SECONDS = float(os.environ.get("SHOAL_KILL_SECONDS", "15"))
 ROWS = 4
@@ -144,4 +144,4 @@ def test_random_kills_fail_only_the_batches_that_were_running(serve, capsys):
         assert counts["success"]["count"] == books.good[model]
         assert counts["fail"]["count"] == failed[model]
     assert faults.open_files(server.process.pid) <= files + 20  # connections come and go
-    assert len(faults.children(server.process.pid)) == 3
+    wait_until(lambda: len(faults.children(server.process.pid)) == 3, 20, "three workers")
