@@ -279,8 +279,14 @@ func (s *Supervisor[W]) unavailableLocked() error {
 func (s *Supervisor[W]) Release(w W) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.current == w {
-		s.eventLocked(End)
+	if s.current != w {
+		return
+	}
+	s.eventLocked(End)
+	select {
+	case <-w.Done(): // it ended after its answer: nobody is to be given it any more
+		s.diedLocked(w)
+	default:
 	}
 }
 

@@ -199,6 +199,24 @@ func TestWorkerThatDiesWhileIdleIsReplaced(t *testing.T) {
 	})
 }
 
+func TestWorkerThatDiesAfterItsAnswerIsNotGivenAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &nursery{}
+		s := supervise(t, n)
+		defer s.Close()
+		for range 100 { // it has served, so no pause grows
+			w, _ := acquire(t, s)
+			w.segfault()
+			s.Release(w)
+			if next, wait := acquire(t, s); next == w || wait != 0 {
+				t.Fatalf("got the dead worker again, or after %v, want a new one at once", wait)
+			} else {
+				s.Release(next)
+			}
+		}
+	})
+}
+
 func TestBatchThatTakesTooLongIsKilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &nursery{}
