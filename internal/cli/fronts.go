@@ -173,7 +173,7 @@ func seconds(n int) time.Duration { return time.Duration(n) * time.Second }
 
 func (f *serveFlags) startMetrics(l *life, e *engine.Engine, ln net.Listener) (front, error) {
 	m := metrics.Start(metrics.Options{
-		Settings: f.metrics.settings, CPU: f.metrics.cpu, Log: l.log,
+		Settings: f.metrics.settings, CPU: f.metrics.cpu, Log: l.log, User: &f.userMetrics,
 		Interval: time.Duration(f.metrics.interval * float64(time.Millisecond)),
 	}, e)
 	closing := make(chan struct{})

@@ -162,7 +162,7 @@ func (f *serveFlags) backends(log *slog.Logger) ([]backend.Backend, error) {
 	workers := python.New(python.Options{
 		Python: cmp.Or(f.python, os.Getenv(pythonVariable)), Environ: os.Environ(), Cache: cacheFolder(),
 		Config: mergeSettings(settings[""], settings["python"]),
-		Logger: log,
+		Logger: log, Metrics: &f.userMetrics,
 	})
 	return []backend.Backend{identity.Backend{}, repeat.Backend{}, square.Backend{}, ort, workers}, nil
 }

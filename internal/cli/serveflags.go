@@ -10,6 +10,7 @@ import (
 	"shoal/internal/arrivals"
 	"shoal/internal/engine"
 	"shoal/internal/metrics"
+	"shoal/internal/usermetric"
 )
 
 // serveDefaults are what differs between `shoal serve` and `tritonserver`.
@@ -50,6 +51,8 @@ type serveFlags struct {
 
 	exitTimeout int
 	stopWith    int
+
+	userMetrics usermetric.Registry // what models' own code counts; no flag
 	pprof       string
 	record      string
 	tap         arrivals.Tap // what arrives; for --record-arrivals and those that listen

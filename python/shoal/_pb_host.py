@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import json
+import math
 from typing import Any
 
 from shoal._pb_tensor import TritonModelException
@@ -70,6 +71,15 @@ class MetricKind(enum.IntEnum):
     HISTOGRAM = 2
 
 
+# What a kind takes. It is checked here, because the server is not waited for: a
+# model may count a lot.
+_ACTS = {
+    MetricKind.COUNTER: ("declare", "increment", "value"),
+    MetricKind.GAUGE: ("declare", "increment", "set", "value"),
+    MetricKind.HISTOGRAM: ("declare", "observe"),
+}
+
+
 class Metric:
     """One labelled value of a family. MetricFamily.Metric makes them."""
 
@@ -81,7 +91,10 @@ class Metric:
 
     def increment(self, value: float) -> None:
         """Adds to a counter or gauge; a counter refuses what is below zero."""
-        self._apply("increment", "Failed to increment metric value: ", value)
+        failed = "Failed to increment metric value: "
+        if self._family._kind == MetricKind.COUNTER and value < 0:
+            raise TritonModelException(f"{failed}a counter cannot be incremented by {value}, which is below zero")
+        self._apply("increment", failed, value)
 
     def set(self, value: float) -> None:
         """Sets a gauge."""
@@ -93,14 +106,17 @@ class Metric:
 
     def value(self) -> float:
         """The server's value of a counter or gauge, which other instances may have changed too."""
-        return self._apply("value", "Failed to get metric value: ")
+        return float(self._apply("value", "Failed to get metric value: "))
 
     def _apply(self, act: str, failed: str, value: float = 0.0) -> Any:
         family = self._family
+        kind = family._kind.name.lower()
+        if act not in _ACTS[family._kind]:
+            raise TritonModelException(f"{failed}{act} is not for a {kind} such as '{family._name}'")
+        if not math.isfinite(value):
+            raise TritonModelException(f"{failed}the value is {value}, want a number")
         try:
-            return _server().metric(
-                act, family._name, family._kind.name.lower(), family._help, self._labels, self._buckets, float(value)
-            )
+            return _server().metric(act, family._name, kind, family._help, self._labels, self._buckets, float(value))
         except (ValueError, RuntimeError) as error:
             raise TritonModelException(failed + str(error)) from None
 

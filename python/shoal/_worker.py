@@ -10,6 +10,7 @@ import gc
 import importlib
 import json
 import os
+import queue
 import signal
 import socket
 import struct
@@ -41,8 +42,10 @@ class Link:
         self._socket = socket.socket(fileno=fd)
         self._socket.setblocking(True)
         self._sending = threading.Lock()
-        self._asking = threading.Lock()
-        self._replies = None
+        self._asking = threading.Lock()  # protects the fields below
+        self._asked = 0
+        self._waiting = {}  # a question's number: where its answer goes
+        self._over = False
 
     def send(self, kind, *payload):
         size = sum(len(p) for p in payload)
@@ -74,12 +77,44 @@ class Link:
             size -= len(part)
         return b"".join(parts)
 
-    def close(self):
+    def ask(self, kind, message):
+        """Send a question and return the server's answer."""
+        answer = queue.SimpleQueue()
+        with self._asking:
+            if self._over:
+                raise RuntimeError("the server is gone")
+            self._asked = number = self._asked + 1
+            self._waiting[number] = answer
+        self.send_json(kind, {"ask": number, **message})
+        reply = answer.get()
+        if reply.get("error"):
+            raise RuntimeError(reply["error"])
+        return reply["value"]
+
+    def replied(self, payload):
+        """Hand an answer to who asked."""
+        reply = json.loads(payload)
+        with self._asking:
+            answer = self._waiting.pop(reply["ask"], None)
+        if answer is not None:
+            answer.put(reply)
+
+    def ended(self):
+        """Answer those who still ask: nothing more will come."""
+        with self._asking:
+            self._over = True
+            waiting, self._waiting = self._waiting, {}
+        for answer in waiting.values():
+            answer.put({"error": "the server is gone"})
+
+    def shut(self):
         """End the connection. A receive that waits returns."""
         try:
             self._socket.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass
+
+    def close(self):
         self._socket.close()
 
 
@@ -92,6 +127,18 @@ def log(level, text):
     link.send_json(LOG, {"level": level, "text": str(text)})
 
 
+def metric(op, family, kind, help, labels, buckets, value):
+    """Count something of the model's own; the server shows it under /metrics. Only
+    "declare" and "value" wait for the server, and raise what it refuses."""
+    link = getattr(_links, "link", _last_link)
+    if link is None:
+        raise RuntimeError("there is no server that could count")
+    message = {"op": op, "family": family, "kind": kind, "help": help, "labels": labels, "buckets": buckets, "value": value}
+    if op in ("declare", "value"):
+        return link.ask(METRIC, {"metric": message})
+    link.send_json(METRIC, {"metric": message})
+
+
 def run(fds, load=None, loaded=None):
     """Be a worker on these descriptors until the server says otherwise: memory,
     ring, back, socket. It runs in the calling thread, takes the descriptors over
@@ -99,19 +146,23 @@ def run(fds, load=None, loaded=None):
     global _last_link
     link = Link(fds[3])
     _links.link = _last_link = link
+    ear = _Ear(link)
     try:
         kind, payload = link.receive()
         if kind != INIT:
             return False
         init = json.loads(payload)
-        return _live(link, fds, init, load, loaded)
+        ear.start()
+        return _live(link, ear, fds, init, load, loaded)
     finally:
+        link.shut()
+        ear.join()  # it may be about to use the descriptors
         for fd in fds[:3]:
             os.close(fd)
         link.close()
 
 
-def _live(link, fds, init, load, loaded):
+def _live(link, ear, fds, init, load, loaded):
     try:
         if load is None:
             load = importlib.import_module(init.get("handler") or "shoal._load").load
@@ -130,24 +181,57 @@ def _live(link, fds, init, load, loaded):
         return False
     if loaded is not None:
         loaded()
-    threading.Thread(target=_listen, args=(link, channel), name="shoal-link", daemon=True).start()
+    ear.serve(channel)
     link.send_json(READY, {})
     channel.serve(lambda batch: _execute(handler, batch))
     handler.close()
     return True
 
 
-def _listen(link, channel):
-    """Wait for what the server has to say besides batches."""
-    while True:
-        kind, payload = link.receive()
-        if kind == CANCEL:
-            channel.cancel(*_CANCEL.unpack(payload))
-        elif kind == REPLY:
-            link.replied(payload)
-        elif kind in (CLOSE, 0):
-            channel.close()
-            return
+class _Ear:
+    """Listens to what the server has to say besides batches, from the start on:
+    a model may ask something while it loads."""
+
+    def __init__(self, link):
+        self._link = link
+        self._thread = None
+        self._turn = threading.Lock()  # protects the fields below
+        self._channel = None
+        self._closing = False
+
+    def start(self):
+        self._thread = threading.Thread(target=self._listen, name="shoal-link", daemon=True)
+        self._thread.start()
+
+    def join(self):
+        if self._thread is not None:
+            self._thread.join()
+
+    def serve(self, channel):
+        """Tell the channel from now on, and what it has missed."""
+        with self._turn:
+            self._channel = channel
+            if self._closing:
+                channel.close()
+
+    def _listen(self):
+        while True:
+            kind, payload = self._link.receive()
+            if kind == CANCEL and self._channel is not None:
+                self._channel.cancel(*_CANCEL.unpack(payload))
+            elif kind == REPLY:
+                self._link.replied(payload)
+            elif kind in (CLOSE, 0):
+                self._close()
+            if kind == 0:
+                self._link.ended()
+                return
+
+    def _close(self):
+        with self._turn:
+            if not self._closing and self._channel is not None:
+                self._channel.close()
+            self._closing = True
 
 
 def _execute(handler, batch):

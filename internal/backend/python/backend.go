@@ -21,6 +21,7 @@ import (
 	"shoal/internal/backend"
 	"shoal/internal/model/modelpb"
 	"shoal/internal/status"
+	"shoal/internal/usermetric"
 	"shoal/internal/worker"
 	"shoal/python"
 )
@@ -39,6 +40,8 @@ type Options struct {
 	Logger *slog.Logger // nil means none
 	// Config has the settings that --backend-config=python,NAME=VALUE gives.
 	Config map[string]string
+	// Metrics takes what models' own code counts; nil means that it is not kept.
+	Metrics *usermetric.Registry
 }
 
 // A Backend runs Python models.

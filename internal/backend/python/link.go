@@ -32,6 +32,7 @@ type link struct {
 	silent  atomic.Bool   // nothing will come from the worker any more
 	handler atomic.Int64  // nanoseconds in the handler
 	streams *streams      // the requests of a decoupled model that are not finished
+	count   counter       // takes the model's own metrics
 
 	sending sync.Mutex
 }
@@ -51,6 +52,7 @@ const maxFrame = 1 << 30
 func startLink(cmd worker.Command, first []byte, m *loaded) (*link, error) {
 	l := &link{streams: newStreams(m), name: cmd.Name, log: cmd.Log.With("model", cmd.Model, "instance", cmd.Name), first: make(chan frame, 1), gone: make(chan struct{})}
 	l.streams.cancel = l.cancel
+	l.count = m.counter()
 	var err error
 	if l.mem, err = newMemory(cmd.Name); err != nil {
 		return nil, err
@@ -182,6 +184,8 @@ func (l *link) take(f frame) error {
 		}
 	case frameLog:
 		l.logLine(f.payload)
+	case frameMetric:
+		return l.metric(f.payload)
 	case frameResponse:
 		return l.streams.respond(f.payload)
 	}

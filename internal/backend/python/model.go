@@ -173,7 +173,12 @@ func kindName(k modelpb.ModelInstanceGroup_Kind) string {
 }
 
 // Close implements backend.Model.
-func (m *loaded) Close() error { return nil }
+func (m *loaded) Close() error {
+	if r := m.backend.options.Metrics; r != nil {
+		r.Drop(m.owner())
+	}
+	return nil
+}
 
 // forModel puts the model's name in front of a public error.
 func forModel(name string, err error) error {

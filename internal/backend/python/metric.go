@@ -1,0 +1,60 @@
+package python
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"shoal/internal/status"
+	"shoal/internal/usermetric"
+)
+
+// A counter carries out an operation on a metric of a model's own and returns
+// the metric's value.
+type counter func(usermetric.Op) (float64, error)
+
+// counter returns what the model's workers count with. M is nil for a worker
+// that only describes its model: what that one counts is not kept.
+func (m *loaded) counter() counter {
+	if m == nil || m.backend.options.Metrics == nil {
+		return func(usermetric.Op) (float64, error) { return 0, nil }
+	}
+	owner := m.owner()
+	return func(op usermetric.Op) (float64, error) {
+		op.Owner = owner
+		return m.backend.options.Metrics.Apply(op)
+	}
+}
+
+// owner is the model's name in the registry of metrics.
+func (m *loaded) owner() string { return fmt.Sprintf("%s/%d", m.src.Model, m.src.Version) }
+
+// metric carries out what a worker's frame says, and answers it when it asks.
+func (l *link) metric(payload []byte) error {
+	var msg struct {
+		Ask    int64
+		Metric usermetric.Op
+	}
+	if err := json.Unmarshal(payload, &msg); err != nil {
+		return wireFault("a metric that cannot be read: %v", err)
+	}
+	value, err := l.count(msg.Metric)
+	if msg.Ask == 0 {
+		if err != nil {
+			l.log.Warn("a metric of the model's own was not counted", "metric", msg.Metric.Family, "err", err)
+		}
+		return nil
+	}
+	reply := struct {
+		Ask   int64   `json:"ask"`
+		Value float64 `json:"value"`
+		Error string  `json:"error,omitempty"`
+	}{Ask: msg.Ask, Value: value}
+	if err != nil {
+		reply.Error = status.Public(err)
+	}
+	b, err := json.Marshal(reply)
+	if err != nil {
+		return wireFault("the metric %s has a value that cannot be told: %v", msg.Metric.Family, err)
+	}
+	return l.send(frameReply, b)
+}
