@@ -70,3 +70,20 @@ type Instance interface {
 	// Close frees the instance. No response may be outstanding.
 	Close() error
 }
+
+// An Intermittent instance cannot run at times, such as while its worker is
+// restarted. Schedulers give it no batch then.
+type Intermittent interface {
+	// Watch has changed called whenever the instance can no longer run and
+	// whenever it can again, beginning with now if it cannot. It must not block,
+	// and may be called from any goroutine until the instance is closed.
+	Watch(changed func(available bool))
+}
+
+// An Ahead instance takes batches before the one that it runs has ended, to have
+// their inputs ready when it has.
+type Ahead interface {
+	// Ahead is how many more calls of Run there may be at a time. Batches run in
+	// the order in which their inputs are ready.
+	Ahead() int
+}

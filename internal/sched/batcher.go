@@ -34,7 +34,8 @@ type Batcher struct {
 	born     time.Time
 	timer    timer // nil when nothing depends on time
 	workers  int
-	door     door // with plain, for calls that find all instances busy
+	all      []*worker // more than there are instances if one takes batches ahead
+	door     door      // with plain, for calls that find all instances busy
 
 	mu      sync.Mutex // protects the fields below
 	queue   queue
@@ -42,6 +43,7 @@ type Batcher struct {
 	ready   []*batch // batches without a worker, the oldest first
 	order   []*batch // with ordered: batches not delivered yet, the oldest first
 	idle    []*worker
+	spare   []*worker // to get full batches ready while their instance runs another
 	view    []Candidate
 	more    int       // look again when so many rows wait; 0 at any arrival
 	armed   time.Time // when the timer will go off; zero when it will not
@@ -58,6 +60,10 @@ type worker struct {
 	ticket   *Ticket // nil when nothing limits it
 	pauser   pauser
 	lastRun  time.Duration // how long its last batch took
+
+	// Under the batcher's mutex.
+	away   bool // the instance cannot run now
+	parked bool // it would be idle if it were not away
 }
 
 // entry is what a call brings along.
@@ -107,18 +113,41 @@ func startBatcher(cfg BatcherConfig, instances []backend.Instance, record Record
 	b.calls.New = func() any { return newCall(b) }
 	b.batches.New = func() any { return new(batch) }
 	for _, in := range instances {
-		p, err := newPauser()
-		if err != nil {
+		if err := b.employ(in, newPauser); err != nil {
 			return nil, err
 		}
-		b.idle = append(b.idle, &worker{instance: in, ticket: ticketOf(in), pauser: p})
 	}
-	if !b.timed() {
-		return b, nil
+	// With several instances the others run while one gets its inputs.
+	if in, ok := plainInstance(instances[0]).(backend.Ahead); ok && len(instances) == 1 {
+		for range in.Ahead() {
+			if err := b.employ(instances[0], newPauser); err != nil {
+				return nil, err
+			}
+		}
 	}
-	var err error
-	b.timer, err = newTimer(b.timeUp)
-	return b, err
+	for _, w := range b.all {
+		b.rest(w)
+	}
+	if b.timed() {
+		var err error
+		if b.timer, err = newTimer(b.timeUp); err != nil {
+			return nil, err
+		}
+	}
+	for _, w := range b.all {
+		watch(w.instance, func(available bool) { b.offer(w, available) })
+	}
+	return b, nil
+}
+
+// employ adds a worker for an instance.
+func (b *Batcher) employ(in backend.Instance, newPauser func() (pauser, error)) error {
+	p, err := newPauser()
+	if err != nil {
+		return err
+	}
+	b.all = append(b.all, &worker{instance: in, ticket: ticketOf(in), pauser: p})
+	return nil
 }
 
 // now returns the time, from one reading of the clock: time.Now makes two.
@@ -335,7 +364,7 @@ func (b *Batcher) Drain() {
 func (b *Batcher) Close() {
 	b.Drain()
 	<-b.drained
-	for _, w := range b.idle {
+	for _, w := range b.all {
 		w.pauser.close()
 	}
 	if b.timer != nil {

@@ -23,8 +23,10 @@ type Direct struct {
 
 	mu      sync.Mutex // protects the fields below
 	idle    []*directWorker
+	parked  int // workers that would be idle if they were not away
 	queue   waitList
 	closing bool
+	ended   bool          // drained is closed
 	drained chan struct{} // closed when closing and every worker is idle
 }
 
@@ -32,6 +34,10 @@ type directWorker struct {
 	instance backend.Instance
 	ticket   *Ticket // nil when nothing limits it
 	batch    infer.Batch
+
+	// Under the scheduler's mutex.
+	away   bool // the instance cannot run now
+	parked bool // it would be idle if it were not away
 }
 
 // A waiter is a request that waits for an instance. It is in the queue until
@@ -51,6 +57,9 @@ func StartDirect(instances []backend.Instance, record Recorder) *Direct {
 		w := &directWorker{instance: in, ticket: ticketOf(in)}
 		d.all = append(d.all, w)
 		d.idle = append(d.idle, w)
+	}
+	for _, w := range d.all {
+		watch(w.instance, func(available bool) { d.offer(w, available) })
 	}
 	return d
 }
@@ -125,6 +134,7 @@ func (d *Direct) acquire(ctx context.Context, r *infer.Request) (*directWorker, 
 	queued := wt.queued
 	if queued {
 		d.queue.remove(wt)
+		d.endLocked()
 	}
 	d.mu.Unlock()
 	if !queued { // an instance was handed over meanwhile: pass it on
@@ -145,12 +155,28 @@ func entered(r *infer.Request) {
 func (d *Direct) release(w *directWorker) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.restLocked(w)
+}
+
+func (d *Direct) restLocked(w *directWorker) {
+	if w.away {
+		w.parked = true
+		d.parked++
+		d.endLocked()
+		return
+	}
 	if wt := d.queue.pop(); wt != nil {
 		wt.ready <- w // buffered: does not block
 		return
 	}
 	d.idle = append(d.idle, w)
-	if d.closing && len(d.idle) == len(d.all) {
+	d.endLocked()
+}
+
+// endLocked says so when the last request has gone.
+func (d *Direct) endLocked() {
+	if d.closing && d.queue.n == 0 && len(d.idle)+d.parked == len(d.all) && !d.ended {
+		d.ended = true
 		close(d.drained)
 	}
 }
@@ -170,9 +196,7 @@ func (d *Direct) Drain() {
 		return
 	}
 	d.closing = true
-	if len(d.idle) == len(d.all) {
-		close(d.drained)
-	}
+	d.endLocked()
 }
 
 // Close implements Scheduler.

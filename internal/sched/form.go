@@ -22,7 +22,7 @@ func (b *Batcher) advance(now time.Time) {
 // free, for whoever frees one calls advance, and shuts it otherwise. It reports
 // false when somebody came in who has to be seen to first.
 func (b *Batcher) guard() bool {
-	if b.plain && len(b.idle) == 0 && b.hold == 0 && !b.closing {
+	if b.plain && len(b.idle)+len(b.spare) == 0 && b.hold == 0 && !b.closing {
 		b.door.open()
 		return true
 	}
@@ -151,14 +151,26 @@ func (b *Batcher) apply(d Decision) {
 	}
 }
 
-// dispatch gives waiting batches to idle instances and tells their leaders.
+// dispatch gives waiting batches to idle instances, and full ones to an instance
+// that can get their inputs ready meanwhile, and tells their leaders.
 func (b *Batcher) dispatch() {
 	for len(b.ready) > 0 && len(b.idle) > 0 {
-		bt := b.ready[0]
-		b.ready = without(b.ready, bt)
-		bt.worker = b.takeWorker()
-		bt.calls[0].signals <- signalLead // buffered, and its first signal
+		b.give(b.takeWorker())
 	}
+	for len(b.ready) > 0 && b.ready[0] != b.open && len(b.spare) > 0 {
+		last := len(b.spare) - 1
+		w := b.spare[last]
+		b.spare = b.spare[:last]
+		b.give(w)
+	}
+}
+
+// give gives the oldest batch that waits to a worker.
+func (b *Batcher) give(w *worker) {
+	bt := b.ready[0]
+	b.ready = without(b.ready, bt)
+	bt.worker = w
+	bt.calls[0].signals <- signalLead // buffered, and its first signal
 }
 
 // takeWorker takes an idle instance: the one that ran last, whose memory is

@@ -130,7 +130,7 @@ func (b *Batcher) finish(bt *batch, leader *call, err error) bool {
 		}
 	}
 	b.mu.Lock()
-	b.idle = append(b.idle, bt.worker)
+	b.rest(bt.worker)
 	b.advance(bt.run.Times.End)
 	bt.done = true
 	mine := !b.ordered
