@@ -21,6 +21,8 @@ func criteria() []criterion {
 		{"P6", "500/s with a pause of 1 s: by schedule p99 850-1050 ms and p95 400-700 ms; by send, 4 outstanding, p99 < 50 ms; both printed", stalled},
 		{"P7", "open loop of noop at 200, 1000, 2000/s: rate within 0.5 %, median send lag <= 1.2 ms", paced},
 		{"P10", "noop, 12.8 KB body: >= 8000 infer/s on the shared machine; at 1000/s the client uses <= 20 % of a core", cheap},
+		{"P11", "a view on a terminal changes the throughput of noop by at most 2 %", watched},
+		{"P12", "the page of 1 M requests has at most 600 KB and refers to nothing outside", paged},
 		{"P13", "flaky: completes, share 0.5-1.5 %, causes listed, exit 99; with --max-error-rate 5% exit 0", flaky},
 		{"P14", "memory <= 100 MB for a run at 2000/s (half a minute here)", memory},
 		{"P15", "one build: no difference in >= 18 of 20 pairs; 10 % slower: slower in >= 18 of 20", compare},
