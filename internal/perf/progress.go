@@ -53,7 +53,7 @@ func (r Range) Count() int {
 // Levels returns how many levels a run will have; 0 when that is not known
 // beforehand.
 func (s *Settings) Levels() int {
-	if s.Plan.BinarySearch {
+	if s.Plan.BinarySearch || len(s.Capacity) > 0 {
 		return 0
 	}
 	return s.Range.Count()
@@ -61,3 +61,6 @@ func (s *Settings) Levels() int {
 
 // SpreadOf returns how far the windows of a level that count are from each other.
 func (p *Plan) SpreadOf(windows []Window) Spread { return judge(p, windows).spread }
+
+// Counts says whether the i-th window of a level is one of those that count.
+func (l *Level) Counts(i int) bool { return i >= len(l.Windows)-len(counted(l.Windows)) }

@@ -24,6 +24,8 @@ func sample() *Chart {
 			Line{Points: []Point{{0, 100}, {1, 900}}, Colour: Ink, Second: true, Dots: true, Dashed: true, Tips: []string{"first"}},
 			Ring{At: Point{1, 2}, Colour: Green, Radius: 4},
 			Wall{X: 1, Colour: Red, Dashed: true},
+			Whisker{At: Point{0, 5}, Low: 4, High: 60, Colour: Ink},
+			Whisker{At: Point{0, 5}, Low: -0.2, High: 0.2, Level: true, Colour: Ink},
 			Note{At: Point{0, 9}, Anchor: Start, Text: "here", Colour: Muted},
 		},
 		Keys: []Key{{Name: "bars", Colour: Blue}, {Name: "line", Colour: Ink, Line: true, Dashed: true}},
@@ -71,6 +73,16 @@ func TestBarsEndWhereTheirValuesAre(t *testing.T) {
 		return
 	}
 	t.Error("got no blue bar")
+}
+
+func TestWhiskersStayInTheField(t *testing.T) {
+	for _, s := range sample().Draw().Shapes {
+		for _, p := range s.Points {
+			if p.Y < roomTop-0.01 || p.X < 0 {
+				t.Errorf("a shape of %s reaches %v, which is outside", s.Stroke, p)
+			}
+		}
+	}
 }
 
 func TestFileStandsAloneInBothSchemes(t *testing.T) {

@@ -101,6 +101,35 @@ func (w Wall) draw(f *frame) {
 	f.add(Shape{Points: []Point{{x, f.top}, {x, f.bottom()}}, Stroke: w.Colour, Width: 1.2, Dashed: w.Dashed})
 }
 
+// A Whisker is how far a value may be from the truth: upright, or level when it
+// is one of the x axis.
+type Whisker struct {
+	At        Point
+	Low, High float64
+	Level     bool
+	Colour    Colour
+}
+
+func (w Whisker) draw(f *frame) {
+	const end = 3 // half the length of the strokes at its ends
+	low, high := Point{w.At.X, w.Low}, Point{w.At.X, w.High}
+	dx, dy := float64(end), 0.0
+	if w.Level {
+		low, high = Point{w.Low, w.At.Y}, Point{w.High, w.At.Y}
+		dx, dy = 0, end
+	}
+	a, b := f.inside(f.at(low, false)), f.inside(f.at(high, false))
+	f.line(a, b, w.Colour, 1.2)
+	for _, p := range []Point{a, b} {
+		f.line(Point{p.X - dx, p.Y - dy}, Point{p.X + dx, p.Y + dy}, w.Colour, 1.2)
+	}
+}
+
+// inside moves a point into the field.
+func (f *frame) inside(p Point) Point {
+	return Point{min(max(p.X, f.left), f.right()), min(max(p.Y, f.top), f.bottom())}
+}
+
 // A Note is a few words at a point.
 type Note struct {
 	At     Point

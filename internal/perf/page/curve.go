@@ -63,6 +63,9 @@ func (r *run) curve() *chart.Chart {
 			line.Points = append(line.Points, chart.Point{X: l.Merged.Throughput(), Y: u.value(d)})
 			line.Tips = append(line.Tips, fmt.Sprintf("%s: %s infer/s, %s %s", levelName(l.Load), chart.Number(l.Merged.Throughput()), q.name, span(d)))
 		}
+		for _, l := range levels {
+			c.Marks = append(c.Marks, whiskers(u, l, q.name, q.colour)...)
+		}
 		c.Marks = append(c.Marks, line)
 		c.Keys = append(c.Keys, chart.Key{Name: q.name, Colour: q.colour, Line: true})
 	}
@@ -71,6 +74,31 @@ func (r *run) curve() *chart.Chart {
 		c.Keys = append(c.Keys, chart.Key{Name: "knee, at " + levelName(r.knee.Load), Colour: chart.Green, Line: true, Dashed: true})
 	}
 	return c
+}
+
+// whiskers shows the intervals of a level's percentile and throughput.
+func whiskers(u unit, l *perf.Level, name string, colour chart.Colour) []chart.Mark {
+	var marks []chart.Mark
+	latency, throughput := figureOf(l, name), figureOf(l, perf.FigureThroughput)
+	if latency == nil {
+		return nil
+	}
+	at := chart.Point{X: l.Merged.Throughput(), Y: u.value(time.Duration(latency.Value))}
+	marks = append(marks, chart.Whisker{At: at, Low: u.value(time.Duration(latency.Low)), High: u.value(time.Duration(latency.High)), Colour: colour})
+	if throughput != nil {
+		marks = append(marks, chart.Whisker{At: at, Low: throughput.Low, High: throughput.High, Level: true, Colour: colour})
+	}
+	return marks
+}
+
+// figureOf returns a level's figure that has an interval; nil when it has none.
+func figureOf(l *perf.Level, name string) *perf.Figure {
+	for i := range l.Figures {
+		if f := &l.Figures[i]; f.Name == name && f.Known() {
+			return f
+		}
+	}
+	return nil
 }
 
 // curveNotes names the points of the topmost line where there is room.

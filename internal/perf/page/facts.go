@@ -55,6 +55,9 @@ func (r *run) facts() []fact {
 		}
 		list = append(list, fact{"knee", name})
 	}
+	if c := r.Capacity; c != nil && c.Rate > 0 {
+		list = append(list, fact{"capacity for " + c.Goal, chart.Number(c.Rate) + " requests/s"})
+	}
 	failed, all := r.failed()
 	return append(list, fact{"failed", fmt.Sprintf("%s of %s", chart.Number(float64(failed)), chart.Number(float64(all)))})
 }
@@ -155,9 +158,13 @@ func (r *run) table() table {
 	t := table{Head: []string{"load", "infer/s", "mean", "p50", "p90", "p95", "p99", "p99.9", "longest", "queue", "infer", "mean batch", "client CPU", "server CPU", "failed", "spread"}}
 	for _, l := range r.levels {
 		w := l.Merged
-		row := []string{levelName(l.Load), fmt.Sprintf("%.1f", w.Throughput()), span(w.Latency.Mean())}
+		row := []string{levelName(l.Load), fmt.Sprintf("%.1f", w.Throughput()) + within(figureOf(l, perf.FigureThroughput)), span(w.Latency.Mean())}
 		for _, q := range []float64{0.5, 0.9, 0.95, 0.99, 0.999} {
-			row = append(row, span(w.Latency.Quantile(q)))
+			cell := span(w.Latency.Quantile(q))
+			if q == 0.5 || q == 0.99 {
+				cell += within(figureOf(l, fmt.Sprintf("p%.0f", 100*q)))
+			}
+			row = append(row, cell)
 		}
 		row = append(row, span(w.Latency.Max()))
 		if s := w.Server; s != nil {
@@ -174,39 +181,104 @@ func (r *run) table() table {
 	return t
 }
 
-// errors counts failures by cause and level; nil when there are none.
-func (r *run) errors() *table {
-	t := &table{Head: []string{"cause", "level", "requests", "share"}}
+// within writes an interval as a share of the figure.
+func within(f *perf.Figure) string {
+	if f == nil {
+		return ""
+	}
+	return fmt.Sprintf(" ±%s %%", chart.Number(max(0.1, 50*(f.High-f.Low)/f.Value)))
+}
+
+// goals says which goals were reached; nil when none were set.
+func (r *run) goals() *table {
+	t := &table{Head: []string{"goal"}}
+	rows := make(map[string][]string)
+	var order []string
 	for i := range r.Levels {
 		l := &r.Levels[i]
-		counts := make(map[string]int64)
-		total := int64(0)
-		for j := range l.Windows {
-			total += l.Windows[j].Requests + l.Windows[j].Failed
-			for cause, n := range l.Windows[j].Errors {
-				counts[cause] += n
+		if len(l.Goals) == 0 {
+			continue
+		}
+		t.Head = append(t.Head, levelName(l.Load))
+		for _, g := range l.Goals {
+			if rows[g.Goal] == nil {
+				order = append(order, g.Goal)
+				rows[g.Goal] = []string{g.Goal}
 			}
+			verdict := "missed"
+			if g.Met {
+				verdict = "met"
+			}
+			for len(rows[g.Goal]) < len(t.Head)-1 {
+				rows[g.Goal] = append(rows[g.Goal], "")
+			}
+			rows[g.Goal] = append(rows[g.Goal], verdict)
 		}
-		causes := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
-			return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
-		})
-		for _, cause := range causes {
-			t.Rows = append(t.Rows, []string{shorten(cause), levelName(l.Load), fmt.Sprint(counts[cause]), fmt.Sprintf("%.2f %%", share(float64(counts[cause]), float64(total)))})
-		}
+	}
+	for _, goal := range order {
+		t.Rows = append(t.Rows, rows[goal])
 	}
 	if len(t.Rows) == 0 {
 		return nil
 	}
-	if len(t.Rows) > maxErrorRows {
-		more := len(t.Rows) - maxErrorRows
-		t.Rows = append(t.Rows[:maxErrorRows], []string{fmt.Sprintf("and %d more, which are in the JSON", more), "", "", ""})
+	return t
+}
+
+// A cause is why requests failed, and where most of them did.
+type cause struct {
+	text   string
+	failed int64
+	worst  *perf.Level
+	most   int64
+}
+
+// errors counts failures by cause; nil when there are none.
+func (r *run) errors() *table {
+	causes := make(map[string]*cause)
+	for i := range r.Levels {
+		l := &r.Levels[i]
+		counts := make(map[string]int64)
+		for j := range l.Windows {
+			for text, n := range l.Windows[j].Errors {
+				counts[text] += n
+			}
+		}
+		for text, n := range counts {
+			c := causes[text]
+			if c == nil {
+				c = &cause{text: text}
+				causes[text] = c
+			}
+			if c.failed += n; n > c.most {
+				c.most, c.worst = n, l
+			}
+		}
+	}
+	if len(causes) == 0 {
+		return nil
+	}
+	sorted := slices.SortedFunc(maps.Values(causes), func(a, b *cause) int {
+		return cmp.Or(cmp.Compare(b.failed, a.failed), cmp.Compare(a.text, b.text))
+	})
+	_, all := r.failed()
+	t := &table{Head: []string{"cause", "requests", "share of all", "most at"}}
+	for i, c := range sorted {
+		if i == maxErrorRows {
+			t.Rows = append(t.Rows, []string{fmt.Sprintf("and %d more, which are in the JSON", len(sorted)-i), "", "", ""})
+			break
+		}
+		at := ""
+		if c.worst != nil {
+			at = levelName(c.worst.Load)
+		}
+		t.Rows = append(t.Rows, []string{shorten(c.text), fmt.Sprint(c.failed), fmt.Sprintf("%.2f %%", share(float64(c.failed), float64(all))), at})
 	}
 	return t
 }
 
 const (
 	// maxErrorRows and maxCause bound what a run that went badly puts on the page.
-	maxErrorRows = 60
+	maxErrorRows = 40
 	maxCause     = 300
 )
 

@@ -29,6 +29,7 @@ type content struct {
 	Command  string
 	Sections []section
 	Table    table
+	Goals    *table
 	Errors   *table
 	CSV      template.URL
 	JSON     template.URL
@@ -63,7 +64,7 @@ func Write(w io.Writer, r *perf.Result) error {
 		Style: template.CSS(chart.CSS(":root")), // of our own making
 		Cut:   r.Cut, Warnings: v.warnings(), Facts: v.facts(), Header: v.header(),
 		Command:  strings.Join(quoted(r.Command), " "),
-		Sections: v.sections(), Table: v.table(), Errors: v.errors(),
+		Sections: v.sections(), Table: v.table(), Goals: v.goals(), Errors: v.errors(),
 		File: fileName(r),
 	}
 	var err error
@@ -110,7 +111,7 @@ func (r *run) sections() []section {
 	}
 	list := []section{
 		{Heading: "What it can do", Figures: figures(
-			hinted{"curve", r.curve(), "Each point is a level. Up to the knee more load brings throughput; behind it mostly waiting."},
+			hinted{"curve", r.curve(), r.curveHint()},
 			hinted{"breakdown", r.breakdown(), "The mean request, by the server's own account. A growing queue means that the model is the limit."},
 		)},
 		{Heading: "How long requests take", Figures: figures(
@@ -124,8 +125,8 @@ func (r *run) sections() []section {
 			hinted{"windows", r.windows(), "Filled points are the windows that count. They should lie close together."},
 		)},
 	}
-	if one := len(r.levels) == 1; one {
-		list[2].Text, list[2].Small, list[3].Small = "", false, false
+	if len(r.levels) == 1 {
+		list[2], list[3] = r.alone(list[2], list[3]), section{}
 	}
 	kept := list[:0]
 	for _, s := range list {
@@ -134,6 +135,25 @@ func (r *run) sections() []section {
 		}
 	}
 	return kept
+}
+
+func (r *run) curveHint() string {
+	if len(r.levels) == 1 {
+		return "One level was measured; a range, such as --concurrency-range 1:16, shows what more load brings."
+	}
+	return "Each point is a level, with its 95 % interval. Up to the knee more load brings throughput; behind it mostly waiting."
+}
+
+// alone puts the distributions of a single level side by side.
+func (r *run) alone(latency, batches section) section {
+	s := section{Heading: "Distributions", Figures: latency.Figures}
+	s.Figures[0].Title = latency.Heading
+	if len(batches.Figures) > 0 {
+		f := batches.Figures[0]
+		f.Title = batches.Heading
+		s.Figures = append(s.Figures, f)
+	}
+	return s
 }
 
 // A hinted chart comes with a sentence on how to read it.

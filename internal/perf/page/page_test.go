@@ -53,6 +53,7 @@ func TestPageHasEveryChartWithItsUnits(t *testing.T) {
 	for _, want := range []string{
 		"Performance of a&lt;b", "shoal perf -m &#39;a&lt;b&#39; --shape &#39;x y&#39;", "A Processor", "max_batch_size 8",
 		"http 503: the &lt;queue&gt; is full", "knee, at concurrency 4",
+		"500.0 ±4 %", "<th scope=\"row\">p99&lt;7ms</th><td>met</td>", `<td class="missed">missed</td>`, "<td>288</td><td>1.18 %</td><td>concurrency 1</td>",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("got no %q in the page", want)
@@ -200,6 +201,26 @@ func TestKneeIsTheMostThroughputForTheLatency(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%d levels: knee at %q, want %q", c.levels, got, c.want)
 		}
+	}
+}
+
+func TestPageOfACapacitySearch(t *testing.T) {
+	r := sample{levels: 1, open: true}.result()
+	r.Capacity = &perf.Capacity{Goal: "p99<20ms", Rate: 123}
+	if text := write(t, r); !strings.Contains(text, "<dt>capacity for p99&lt;20ms</dt><dd>123 requests/s</dd>") {
+		t.Error("the page does not tell the capacity")
+	}
+}
+
+func TestSpectrumHasBothClocksWhicheverIsThePlans(t *testing.T) {
+	r := sample{levels: 1, open: true}.result()
+	if c := newRun(r).spectrum(); !strings.Contains(c.Desc, "from when it was sent") {
+		t.Errorf("by schedule: got %q", c.Desc)
+	}
+	w := r.Levels[0].Merged
+	r.Plan.LatencyClock, w.Latency, w.FromSchedule = perf.SendClock, w.FromSend, w.Latency
+	if c := newRun(r).spectrum(); !strings.Contains(c.Desc, "from when it was due") {
+		t.Errorf("by send: got %q", c.Desc)
 	}
 }
 

@@ -63,6 +63,16 @@ func (s sample) level(l perf.Load, n float64, at *time.Time, random *rand.Rand) 
 		merged.Server, merged.FromSend, merged.SendLag = w.Server, w.FromSend, w.SendLag
 	}
 	out.Merged = &merged
+	for _, name := range []string{perf.FigureThroughput, "p50", "p99"} {
+		v := merged.Throughput()
+		if name != perf.FigureThroughput {
+			v = mean
+		}
+		out.Figures = append(out.Figures, perf.Figure{Name: name, Value: v, Low: 0.96 * v, High: 1.04 * v, Error: 0.02, Freedom: 20})
+	}
+	if s.failing {
+		out.Goals = []perf.GoalResult{{Goal: "p99<7ms", Met: n <= 4}, {Goal: "error<1%"}}
+	}
 	return out
 }
 

@@ -28,8 +28,8 @@ func (r *run) spectrum() *chart.Chart {
 		most = max(most, h.Count())
 		longest = max(longest, h.Max())
 		low := h.Min()
-		if l.Merged.FromSend != nil {
-			low = min(low, l.Merged.FromSend.Min())
+		if o, _ := r.otherClock(l.Merged); o != nil {
+			low, longest = min(low, o.Min()), max(longest, o.Max())
 		}
 		if shortest == 0 || low < shortest {
 			shortest = low
@@ -43,21 +43,30 @@ func (r *run) spectrum() *chart.Chart {
 		X: chart.Axis{Label: "percentile (% of requests)", Scale: chart.Spectrum(lastQuantile(most))},
 		Y: chart.Axis{Label: u.label("latency"), Scale: scaleFor(u, shortest, longest)},
 	}
-	sent := false
+	other := ""
 	for i, l := range levels {
 		colour := rampAt(i, len(levels))
-		c.Marks = append(c.Marks, spectrumLine(u, l, l.Merged.Latency, colour, false))
+		c.Marks = append(c.Marks, spectrumLine(u, l.Merged.Latency, colour, false))
 		c.Keys = append(c.Keys, chart.Key{Name: levelName(l.Load), Colour: colour, Line: true})
-		if l.Merged.FromSend != nil && r.Plan.LatencyClock != perf.SendClock {
-			sent = true
-			c.Marks = append(c.Marks, spectrumLine(u, l, l.Merged.FromSend, colour, true))
+		if h, name := r.otherClock(l.Merged); h != nil {
+			other = name
+			c.Marks = append(c.Marks, spectrumLine(u, h, colour, true))
 		}
 	}
-	if sent {
-		c.Desc += " Whole lines count from when a request was due, dashed ones from when it was sent."
-		c.Keys = append(c.Keys, chart.Key{Name: "from when it was sent", Colour: chart.Muted, Line: true, Dashed: true})
+	if other != "" {
+		c.Desc += " Dashed lines count " + other + "."
+		c.Keys = append(c.Keys, chart.Key{Name: other, Colour: chart.Muted, Line: true, Dashed: true})
 	}
 	return c
+}
+
+// otherClock returns an open loop's latency by the clock that is not the plan's,
+// and what that counts from; nil in a closed loop, which has but one.
+func (r *run) otherClock(w *perf.Window) (*load.Histogram, string) {
+	if r.Plan.LatencyClock == perf.SendClock {
+		return w.FromSchedule, "from when it was due"
+	}
+	return w.FromSend, "from when it was sent"
 }
 
 // rampAt returns the colour of the i-th of n things in order.
@@ -73,7 +82,7 @@ func lastQuantile(n int64) float64 {
 	return 1 - max(math.Pow(10, -maxNines), 1/float64(max(n, 10)))
 }
 
-func spectrumLine(u unit, l *perf.Level, h *load.Histogram, colour chart.Colour, sent bool) chart.Line {
+func spectrumLine(u unit, h *load.Histogram, colour chart.Colour, sent bool) chart.Line {
 	line := chart.Line{Colour: colour, Width: 1.8, Dashed: sent}
 	last := lastQuantile(h.Count())
 	const step = 0.05 // of a nine

@@ -17,7 +17,7 @@ func (r *run) windows() *chart.Chart {
 		first := len(names)
 		for j := range l.Windows {
 			w := &l.Windows[j]
-			counts := j >= len(l.Windows)-judged
+			counts := l.Counts(j)
 			x := float64(len(names))
 			names = append(names, r.windowName(l, j))
 			for _, d := range []struct {
@@ -46,7 +46,7 @@ func (r *run) windows() *chart.Chart {
 	}
 	return &chart.Chart{
 		Title: "Stability of the windows",
-		Desc:  fmt.Sprintf("How far throughput and latency of each window are from the level's figure. The last %d of a level may differ by %s %%.", judged, chart.Number(100*r.Plan.Stability)),
+		Desc:  fmt.Sprintf("How far throughput and latency of each window are from the level's figure. Those that count may differ by %s %%.", chart.Number(100*r.Plan.Stability)),
 		Width: wide, Height: figureHigh,
 		X:     chart.Axis{Label: x, Scale: chart.Bands(names)},
 		Y:     chart.Axis{Label: "difference from the level (%)", Scale: chart.Linear(-furthest, furthest)},
@@ -58,12 +58,8 @@ func (r *run) windows() *chart.Chart {
 	}
 }
 
-const (
-	// judged is how many windows of a level count.
-	judged = 3
-	// farthest is how far off in percent a window is shown.
-	farthest = 200
-)
+// farthest is how far off in percent a window is shown.
+const farthest = 200
 
 // windowName names a window: those of a single level by number, else the middle
 // one by its level.
