@@ -79,6 +79,9 @@ shoal perf diff compares two results that --json wrote.`,
   shoal perf -m digits -i grpc -u host:8001 -f out.csv --json out.json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.record != "" {
+				return f.recordTrace(cmd)
+			}
 			s, err := f.settings(cmd)
 			if err == nil {
 				err = errors.Join(s.Check(), f.pictures.check(cmd.ErrOrStderr()))

@@ -68,6 +68,7 @@ type perfFlags struct {
 	pictures   perfPictures
 
 	perfStats
+	perfReplay
 
 	metrics         bool
 	metricsURL      string
@@ -91,6 +92,7 @@ func (f *perfFlags) add(cmd *cobra.Command) {
 	g.text(&f.rate, "request-rate-range", "", "open loop: requests a second, as `start:end:step`")
 	g.text(&f.distribution, "request-distribution", perf.Constant, "gaps of the open loop, `constant|poisson`")
 	g.text(&f.intervals, "request-intervals", "", "open loop with the gaps of a `file`, microseconds one a line, over and over")
+	f.perfReplay.add(g)
 	g.toggle(&f.binarySearch, "binary-search", "look for the highest level within --latency-threshold, to the precision of step")
 	g.set.Float64VarP(&f.threshold, "latency-threshold", "l", 0, "`milliseconds` of latency that end the search; 0 means none")
 	g.note("latency-threshold")

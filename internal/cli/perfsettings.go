@@ -30,6 +30,7 @@ func (f *perfFlags) settings(cmd *cobra.Command) (*perf.Settings, error) {
 	b.plan(s)
 	b.data(s)
 	b.stats(s)
+	b.replay(s)
 	b.metrics(s)
 	return s, errors.Join(b.errs...)
 }

@@ -44,6 +44,8 @@ func WriteBanner(out io.Writer, s *Settings, decoupled bool) {
 		line("  Using uniform distribution on request generation")
 	case Poisson:
 		line("  Using poisson distribution on request generation")
+	case Replay:
+		line("  | Replaying %d arrivals of %s at %sx", p.RequestCount, p.Replay, number(p.ReplaySpeed))
 	}
 	if p.BinarySearch {
 		line("  Using Binary Search algorithm")

@@ -16,6 +16,7 @@ type crew struct {
 	messages []*load.Message
 	keep     bool // answers are wanted
 	limit    int64
+	order    []int32   // which message is sent when; nil: in turn
 	workers  []*worker // all there may be; in an open loop many stay idle
 
 	stopping chan struct{}
@@ -111,7 +112,13 @@ func (c *crew) more(ctx context.Context) bool {
 }
 
 // message returns the next message in turn.
-func (c *crew) message() int { return int((c.next.Add(1) - 1) % uint64(len(c.messages))) }
+func (c *crew) message() int {
+	n := c.next.Add(1) - 1
+	if c.order != nil {
+		return int(c.order[n%uint64(len(c.order))])
+	}
+	return int(n % uint64(len(c.messages)))
+}
 
 // stop lets no further request be sent. It may be called again.
 func (c *crew) stop() { c.stopOnce.Do(func() { close(c.stopping) }) }

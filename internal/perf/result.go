@@ -82,6 +82,10 @@ type Plan struct {
 	MaxOutstanding int `json:"max_outstanding,omitempty"`
 	// MaxErrors is the share of requests that may fail before the run is given up.
 	MaxErrors float64 `json:"max_error_rate"`
+	// Replay is the trace that was replayed, ReplaySpeed how fast; 2 is twice as
+	// fast as it was.
+	Replay      string  `json:"replay,omitempty"`
+	ReplaySpeed float64 `json:"replay_speed,omitempty"`
 	// LatencyClock is "schedule" or "send": where the latency of an open loop
 	// begins.
 	LatencyClock string `json:"latency_clock,omitempty"`

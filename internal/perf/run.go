@@ -113,6 +113,7 @@ func (s *Session) level(ctx context.Context, l *Level, o Observer) error {
 		}
 	}
 	c := newCrew(conns, s.messages, p.RequestCount, s.settings.Export)
+	c.order = s.order
 	m, err := newMeter(ctx, s, c, l.Load, o.Progress)
 	if err != nil {
 		return fmt.Errorf("failed to get statistics: %w", err)

@@ -29,7 +29,7 @@ func newSchedule(l Load, intervals []time.Duration, seed uint64) schedule {
 	switch l.Distribution {
 	case Poisson:
 		return &poisson{mean: float64(time.Second) / l.Value, rng: rand.New(rand.NewPCG(seed, 0x5c4ed01e))}
-	case File:
+	case File, Replay:
 		return &replay{gaps: intervals}
 	default:
 		return &constant{gap: float64(time.Second) / l.Value}

@@ -29,6 +29,7 @@ type Session struct {
 	messages   []*load.Message
 	requests   []client.Request // what the messages are, for the export
 	rows       []int64          // of each message; nil: all have the batch size
+	order      []int32          // which message is sent when; nil: in turn
 	data       *input.Set
 	decoupled  bool
 	server     *load.Process
@@ -106,10 +107,13 @@ func (s *Session) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.findServer()
+	if s.settings.Replay != nil {
+		return s.encodeReplay(ports)
+	}
 	if s.data, err = input.Load(ports, s.settings.Input); err != nil {
 		return err
 	}
-	s.findServer()
 	return s.encode()
 }
 
@@ -155,24 +159,33 @@ func portsOf(meta *pb.ModelMetadataResponse, config *modelpb.ModelConfig) ([]inp
 }
 
 // encode makes the link and the messages that are sent over it.
-func (s *Session) encode() error {
+func (s *Session) encode() error { return s.encodeWith(s.encoder()) }
+
+// parameters returns what goes along with each request.
+func (s *Session) parameters() []client.Parameter {
+	if !s.decoupled {
+		return s.settings.Parameters
+	}
+	return append(slices.Clone(s.settings.Parameters), client.Parameter{Name: "triton_enable_empty_final_response", Value: true})
+}
+
+// encoder makes the link and returns what makes messages for it.
+func (s *Session) encoder() func(r *client.Request) error {
+	if s.settings.Protocol == GRPC {
+		return s.encodeGRPC()
+	}
+	return s.encodeHTTP()
+}
+
+// encodeWith makes the messages of the data.
+func (s *Session) encodeWith(add func(r *client.Request) error) error {
 	set := &s.settings
 	rows, err := s.data.Requests(set.Plan.BatchSize, s.target.MaxBatch > 0)
 	if err != nil {
 		return err
 	}
-	parameters := set.Parameters
-	if s.decoupled {
-		parameters = append(slices.Clone(parameters), client.Parameter{Name: "triton_enable_empty_final_response", Value: true})
-	}
-	var add func(r *client.Request) error
-	if set.Protocol == GRPC {
-		add = s.encodeGRPC()
-	} else {
-		add = s.encodeHTTP()
-	}
 	for _, inputs := range rows {
-		r := client.Request{Model: set.Model, Version: set.Version, Inputs: inputs, Parameters: parameters}
+		r := client.Request{Model: set.Model, Version: set.Version, Inputs: inputs, Parameters: s.parameters()}
 		if err := add(&r); err != nil {
 			return err
 		}

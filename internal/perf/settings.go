@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"shoal/internal/arrivals"
 	"shoal/internal/client"
 	"shoal/internal/perf/input"
 )
@@ -46,6 +47,8 @@ type Settings struct {
 	Distribution string
 	Intervals    []time.Duration
 	Seed         uint64
+	// Replay is the trace whose requests are sent; SetReplay sets it.
+	Replay *arrivals.Trace
 
 	Service     string // Triton or TorchServe
 	Address     client.Address
@@ -99,6 +102,7 @@ func (s *Settings) Check() error {
 	wrong(p.BinarySearch && p.LatencyLimit == 0, "--binary-search looks for the highest level within --latency-threshold: give that as well")
 	wrong((p.RequestCount > 0 || p.Warmup > 0) && !s.Range.Single && s.Range.Start != s.Range.End, "--request-count and --warmup-request-count are for a single level, not for a range")
 	wrong(p.RequestCount > 0 && s.Mode == Concurrency && float64(p.RequestCount) < s.Range.Start, "--request-count is %d, want at least the concurrency, %.0f", p.RequestCount, s.Range.Start)
+	wrong(s.Replay != nil && s.Service == TorchServe, "--replay makes inputs from shapes, which --service-kind=torchserve does not have")
 	torch := s.Service == TorchServe
 	wrong(torch && s.Protocol != HTTP, "--service-kind=torchserve is spoken over HTTP: leave -i out")
 	wrong(torch && p.BatchSize != 1, "--service-kind=torchserve sends one input a request: -b must be 1")

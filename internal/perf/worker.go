@@ -75,13 +75,13 @@ func (w *worker) do(ctx context.Context, m *load.Message, index int, due time.Du
 	}
 	w.records = append(w.records, record{due, x.Start, x.Sent, x.First, x.Done, responses, index})
 	if x.Keep {
-		w.export = append(w.export, exported{message: index, at: x.Start, arrivals: arrivals(x), answer: slices.Clone(x.Answer)})
+		w.export = append(w.export, exported{message: index, at: x.Start, arrivals: answerTimes(x), answer: slices.Clone(x.Answer)})
 	}
 	return nil
 }
 
-// arrivals returns when the answers of an exchange came.
-func arrivals(x *load.Exchange) []time.Duration {
+// answerTimes returns when the answers of an exchange came.
+func answerTimes(x *load.Exchange) []time.Duration {
 	if len(x.Arrivals) > 0 {
 		return slices.Clone(x.Arrivals)
 	}

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"shoal/internal/arrivals"
 	"shoal/internal/backend"
 	"shoal/internal/engine"
 	"shoal/internal/protocol/kservegrpc"
@@ -71,6 +72,8 @@ func (m Model) config() string {
 // A Server serves models over HTTP and gRPC on ports of its own.
 type Server struct {
 	HTTP, GRPC string // addresses
+	// Tap tells what arrives.
+	Tap arrivals.Tap
 
 	dir    string
 	stalls *stalls
@@ -98,7 +101,7 @@ func Start(ctx context.Context, models []Model) (s *Server, err error) {
 	}
 	e, err := engine.Start(ctx, engine.Options{
 		Name: "perftest", Version: "1", Repositories: []string{s.dir}, Backends: []backend.Backend{sleeping{stalls: s.stalls}},
-		AllOrNothing: true, Log: slog.New(slog.DiscardHandler),
+		AllOrNothing: true, Arrived: s.Tap.Arrived, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		return s, err
