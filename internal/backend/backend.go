@@ -44,6 +44,13 @@ type Model interface {
 	Close() error
 }
 
+// A Fallible model can cease to work after it was loaded, such as when its
+// workers no longer start, and may work again later.
+type Fallible interface {
+	// Trouble returns why the model cannot serve now, nil when it can.
+	Trouble() error
+}
+
 // A Placement says which instance is wanted and where it is to run.
 type Placement struct {
 	Name  string // for logs and errors, such as "resnet_0_1"

@@ -170,7 +170,7 @@ func (e *Engine) Ready() bool {
 	if e.opt.LooseReadiness {
 		return true
 	}
-	return e.Failed() == nil
+	return e.Failed() == nil && !slices.ContainsFunc(e.sorted(), (*entry).troubled)
 }
 
 // Failed returns why models did not load, joined; nil when all did.
@@ -185,10 +185,10 @@ func (e *Engine) Failed() error {
 }
 
 // ModelReady reports whether that version, or any for infer.LatestVersion, is
-// ready.
+// ready and able to serve.
 func (e *Engine) ModelReady(name string, version int64) bool {
-	_, err := e.Version(name, version)
-	return err == nil
+	v, err := e.Version(name, version)
+	return err == nil && v.trouble() == nil
 }
 
 // Metadata describes a model. With infer.LatestVersion it lists all versions

@@ -77,6 +77,16 @@ func (m *entry) failure() error {
 	return nil
 }
 
+// troubled reports whether a version that was loaded cannot serve at the moment.
+func (m *entry) troubled() bool {
+	for _, s := range m.versions {
+		if s.v != nil && s.v.trouble() != nil {
+			return true
+		}
+	}
+	return false
+}
+
 // index returns the model's lines of the repository's index.
 func (m *entry) index() []IndexEntry {
 	if m.err != nil {
@@ -85,7 +95,12 @@ func (m *entry) index() []IndexEntry {
 	var lines []IndexEntry
 	for _, n := range slices.Sorted(maps.Keys(m.versions)) {
 		line := IndexEntry{Name: m.name, Version: n, State: StateReady}
-		if err := m.versions[n].err; err != nil {
+		slot := m.versions[n]
+		err := slot.err
+		if slot.v != nil {
+			err = slot.v.trouble()
+		}
+		if err != nil {
 			line.State, line.Reason = StateUnavailable, reason(err, false)
 		}
 		lines = append(lines, line)

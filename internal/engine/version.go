@@ -42,6 +42,14 @@ type Version struct {
 	done    chan struct{}
 }
 
+// trouble returns why a loaded version cannot serve at the moment, nil when it can.
+func (v *Version) trouble() error {
+	if f, ok := v.model.(backend.Fallible); ok {
+		return f.Trouble()
+	}
+	return nil
+}
+
 // Name returns the model's name.
 func (v *Version) Name() string { return v.sig.Name }
 

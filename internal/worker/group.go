@@ -18,7 +18,8 @@ type Member struct {
 
 	// Under the group's mutex.
 	state    Availability
-	offered  bool // what the watchers were told last
+	why      error // why it is broken
+	offered  bool  // what the watchers were told last
 	watchers []func(available bool)
 }
 
@@ -47,11 +48,12 @@ func (m *Member) Leave() {
 	g.tellLocked()
 }
 
-// Set says how the worker is; it is what Config.Changed wants.
-func (m *Member) Set(a Availability) {
+// Set says how the worker is, and why if it is broken; it is what Config.Changed
+// wants.
+func (m *Member) Set(a Availability, why error) {
 	m.group.mu.Lock()
 	defer m.group.mu.Unlock()
-	m.state = a
+	m.state, m.why = a, why
 	m.group.tellLocked()
 }
 
@@ -67,11 +69,15 @@ func (m *Member) Watch(changed func(available bool)) {
 	}
 }
 
-// Broken reports whether no worker of the group can serve, nor will soon.
-func (g *Group) Broken() bool {
+// Trouble returns nil while a worker of the group can serve, or will soon, and
+// else what is the matter with one of them.
+func (g *Group) Trouble() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.brokenLocked()
+	if !g.brokenLocked() {
+		return nil
+	}
+	return g.members[0].why
 }
 
 func (g *Group) brokenLocked() bool {

@@ -1,6 +1,9 @@
 package worker
 
-import "testing"
+import (
+	"errors"
+	"testing"
+)
 
 // offers keeps what a member's watcher was told last.
 func offers(m *Member) *bool {
@@ -20,17 +23,17 @@ func TestGroupKeepsWorkFromThoseWhoCannotServe(t *testing.T) {
 		broken bool
 	}{
 		{"both are up", func() {}, true, true, false},
-		{"one is down", func() { a.Set(Down) }, false, true, false},
-		{"both are down and will be back", func() { b.Set(Down) }, false, false, false},
-		{"one is broken, the other will be back", func() { a.Set(Broken) }, false, false, false},
-		{"both are broken: requests are told at once", func() { b.Set(Broken) }, true, true, true},
-		{"one is back: the broken one must not draw requests", func() { b.Set(Up) }, false, true, false},
+		{"one is down", func() { a.Set(Down, nil) }, false, true, false},
+		{"both are down and will be back", func() { b.Set(Down, nil) }, false, false, false},
+		{"one is broken, the other will be back", func() { a.Set(Broken, errors.New("gone")) }, false, false, false},
+		{"both are broken: requests are told at once", func() { b.Set(Broken, errors.New("gone")) }, true, true, true},
+		{"one is back: the broken one must not draw requests", func() { b.Set(Up, nil) }, false, true, false},
 		{"the one that is up leaves", func() { b.Leave() }, true, true, true},
-		{"the last one is back", func() { a.Set(Up) }, true, true, false},
+		{"the last one is back", func() { a.Set(Up, nil) }, true, true, false},
 	} {
 		c.do()
-		if *onA != c.a || *onB != c.b || g.Broken() != c.broken {
-			t.Errorf("step %d, %s: got %v %v broken %v, want %v %v broken %v", i, c.name, *onA, *onB, g.Broken(), c.a, c.b, c.broken)
+		if *onA != c.a || *onB != c.b || (g.Trouble() != nil) != c.broken {
+			t.Errorf("step %d, %s: got %v %v broken %v, want %v %v broken %v", i, c.name, *onA, *onB, g.Trouble(), c.a, c.b, c.broken)
 		}
 	}
 }
@@ -39,12 +42,12 @@ func TestEveryWatcherIsToldOfAWorkerThatIsAlreadyDown(t *testing.T) {
 	g := new(Group)
 	a := g.Join()
 	g.Join()
-	a.Set(Down)
+	a.Set(Down, nil)
 	first, second := offers(a), offers(a)
 	if *first || *second {
 		t.Errorf("got %v and %v, want both watchers told that it is not available", *first, *second)
 	}
-	a.Set(Up)
+	a.Set(Up, nil)
 	if !*first || !*second {
 		t.Errorf("got %v and %v, want both told that it is back", *first, *second)
 	}

@@ -42,8 +42,9 @@ type Config[W Worker] struct {
 	// Changed, when not nil, is told of every change between being able to
 	// run, having to be waited for, and being broken, in order, and must not
 	// block or call the supervisor. The first call comes with the first change
-	// after the worker was ready.
-	Changed func(Availability)
+	// after the worker was ready. The error says why it is broken, for clients
+	// to see, and is nil otherwise.
+	Changed func(Availability, error)
 }
 
 // An Availability says whether a worker can be given a batch.
@@ -211,9 +212,14 @@ func (s *Supervisor[W]) tellLocked() {
 		return
 	}
 	s.told = now
-	if s.cfg.Changed != nil {
-		s.cfg.Changed(now)
+	if s.cfg.Changed == nil {
+		return
 	}
+	var why error
+	if now == Broken && s.machine.State != Closed {
+		why = status.Wrap(status.Unavailable, s.last, s.troubleLocked())
+	}
+	s.cfg.Changed(now, why)
 }
 
 func (s *Supervisor[W]) availabilityLocked() Availability {
@@ -265,14 +271,20 @@ func (s *Supervisor[W]) unavailableLocked() error {
 	if s.machine.State == Closed {
 		return status.Errorf(status.Unavailable, "model %q: worker %s is being stopped", s.cfg.Model, s.cfg.Name)
 	}
-	msg := fmt.Sprintf("model %q: worker %s is not available: it died or did not start %d times in a row", s.cfg.Model, s.cfg.Name, s.machine.Deaths)
-	if s.last != nil {
-		msg += "; last: " + brief(s.last)
-	}
+	msg := s.troubleLocked()
 	if wait := time.Until(s.machine.Resume); s.machine.State == Backoff && wait > 0 {
 		msg += fmt.Sprintf("; next start in %v", wait.Round(time.Millisecond))
 	}
 	return status.Wrap(status.Unavailable, s.last, msg)
+}
+
+// troubleLocked says in what state a worker is that cannot be waited for.
+func (s *Supervisor[W]) troubleLocked() string {
+	msg := fmt.Sprintf("model %q: worker %s is not available: it died or did not start %d times in a row", s.cfg.Model, s.cfg.Name, s.machine.Deaths)
+	if s.last != nil {
+		msg += "; last: " + brief(s.last)
+	}
+	return msg
 }
 
 // Release gives the worker back after a batch that it has answered.

@@ -60,6 +60,7 @@ type nursery struct {
 	starts []time.Duration
 	begin  time.Time
 	states []Availability
+	why    error // the last reason for being broken
 }
 
 func (n *nursery) start(ctx context.Context) (*fake, error) {
@@ -84,10 +85,13 @@ func (n *nursery) setFail(err error) {
 	n.fail = err
 }
 
-func (n *nursery) changed(a Availability) {
+func (n *nursery) changed(a Availability, why error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.states = append(n.states, a)
+	if why != nil {
+		n.why = why
+	}
 }
 
 func (n *nursery) config() Config[*fake] {
@@ -300,6 +304,7 @@ func TestWorkerThatCannotBeStartedAgainIsRetried(t *testing.T) {
 		if got := time.Since(begin); got != 100*ms {
 			t.Errorf("told after %v, want exactly 100ms", got)
 		}
+		wantPublic(t, n.why, status.Unavailable, "worker m_0_0 is not available", "3 times in a row", "ImportError: gone")
 		n.setFail(nil)
 		time.Sleep(200 * ms)
 		synctest.Wait()

@@ -226,8 +226,14 @@ def test_a_model_that_cannot_start_again_is_told_at_once_and_tried_again(serve, 
     refused(server, "exit")
     error = wait_until(lambda: quick_refusal(server), 30, "an error that says that the worker is not there")
     assert "breakable_0" in error and "the file that breaks it is there" in error
+    assert get(server.http, "/v2/models/breakable/ready").status != 200
+    (entry,) = json.loads(post(server.http, "/v2/repository/index").text)
+    assert entry["state"] == "UNAVAILABLE" and "the file that breaks it is there" in entry["reason"]
     broken.unlink()
     wait_until(lambda: answered(server), 30, "the worker to be back")
+    assert get(server.http, "/v2/models/breakable/ready").status == 200
+    (entry,) = json.loads(post(server.http, "/v2/repository/index").text)
+    assert entry["state"] == "READY"
 
 
 def quick_refusal(server) -> str:

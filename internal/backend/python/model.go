@@ -172,6 +172,9 @@ func kindName(k modelpb.ModelInstanceGroup_Kind) string {
 	return "CPU"
 }
 
+// Trouble implements backend.Fallible.
+func (m *loaded) Trouble() error { return m.workers.Trouble() }
+
 // Close implements backend.Model.
 func (m *loaded) Close() error {
 	if r := m.backend.options.Metrics; r != nil {
