@@ -22,7 +22,7 @@ func (f *perfFlags) settings(cmd *cobra.Command) (*perf.Settings, error) {
 	set := cmd.Flags()
 	b := &perfBuilder{flags: f, given: set.Changed}
 	s := &perf.Settings{
-		Tool: "shoal " + Version, Command: os.Args, Seed: f.seed,
+		Tool: "shoal " + Version, Command: withoutSecrets(os.Args), Seed: f.seed,
 		Model: f.model, Version: f.version, Streaming: f.streaming, ServerPID: f.serverPID, Export: f.export != "",
 	}
 	b.target(s)
