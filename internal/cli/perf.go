@@ -65,6 +65,9 @@ Differences from perf_analyzer, besides lines that begin with "|":
   metrics                      are the GPU's           client and server CPU under -v as well
   Ctrl-C                       exits 0                 exits 130, after the report
 
+--html writes a page with everything in pictures, --plot a single picture, and
+--live says how the run is shown while it goes.
+
 Exit codes: 0 done; 2 a level did not become stable; 3 a window had no answers; 4 a
 goal of --slo was missed; 99 anything else that went wrong, failed requests
 included; 130 interrupted, after the report of what was measured.
@@ -76,6 +79,8 @@ shoal perf diff compares two results that --json wrote.`,
                                                           what users wait at 500 a second
   shoal perf -m digits --concurrency-range 1:64:1 --binary-search -l 20
                                                           most callers within 20 ms
+  shoal perf -m digits --concurrency-range 1:8 --html report.html --live full
+                                                          charts while it runs and after
   shoal perf -m digits -i grpc -u host:8001 -f out.csv --json out.json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

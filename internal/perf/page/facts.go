@@ -12,11 +12,22 @@ import (
 	"shoal/internal/perf/chart"
 )
 
-// best returns the level with the most throughput.
-func (r *run) best() *perf.Level {
-	return slices.MaxFunc(r.levels, func(a, b *perf.Level) int {
+// nearly is the share of the most throughput that is as good: what lies between
+// is noise.
+const nearly = 0.98
+
+// best returns the level with the most throughput, and the least load that has
+// nearly as much; beyond that more load only brings waiting.
+func (r *run) best() (most, enough *perf.Level) {
+	most = slices.MaxFunc(r.levels, func(a, b *perf.Level) int {
 		return cmp.Compare(a.Merged.Throughput(), b.Merged.Throughput())
 	})
+	for _, l := range r.levels {
+		if l.Merged.Throughput() >= nearly*most.Merged.Throughput() {
+			return most, l
+		}
+	}
+	return most, most
 }
 
 // lead sums the run up in a sentence.
@@ -24,13 +35,16 @@ func (r *run) lead() string {
 	if len(r.levels) == 0 {
 		return "No request was answered."
 	}
-	l := r.best()
-	text := fmt.Sprintf("%s infer/s at %s, p50 %s, p99 %s.", chart.Number(l.Merged.Throughput()), levelName(l.Load),
-		span(l.Merged.Latency.Quantile(0.5)), span(l.Merged.Latency.Quantile(0.99)))
-	if len(r.levels) > 1 {
-		text = "At most " + text
+	most, l := r.best()
+	rate := chart.Number(most.Merged.Throughput()) + " infer/s"
+	latency := fmt.Sprintf("p50 %s, p99 %s", span(l.Merged.Latency.Quantile(0.5)), span(l.Merged.Latency.Quantile(0.99)))
+	switch {
+	case len(r.levels) == 1:
+		return fmt.Sprintf("%s at %s, %s.", rate, levelName(l.Load), latency)
+	case l == most:
+		return fmt.Sprintf("At most %s at %s, %s.", rate, levelName(l.Load), latency)
 	}
-	return text
+	return fmt.Sprintf("At most %s; from %s on nearly as much, there with %s.", rate, levelName(l.Load), latency)
 }
 
 // facts are the figures that are looked for first.
@@ -38,10 +52,14 @@ func (r *run) facts() []fact {
 	if len(r.levels) == 0 {
 		return nil
 	}
-	l := r.best()
+	most, l := r.best()
+	at := "at"
+	if l != most {
+		at = "nearly that at"
+	}
 	list := []fact{
-		{"most throughput", chart.Number(l.Merged.Throughput()) + " infer/s"},
-		{"at", levelName(l.Load)},
+		{"most throughput", chart.Number(most.Merged.Throughput()) + " infer/s"},
+		{at, levelName(l.Load)},
 		{"p50 there", span(l.Merged.Latency.Quantile(0.5))},
 		{"p99 there", span(l.Merged.Latency.Quantile(0.99))},
 	}

@@ -224,6 +224,20 @@ func TestSpectrumHasBothClocksWhicheverIsThePlans(t *testing.T) {
 	}
 }
 
+func TestTheLeadNamesTheLeastLoadThatIsEnough(t *testing.T) {
+	r := sample{levels: 3}.result()
+	for i, rows := range []int64{1000, 1990, 2000} {
+		r.Levels[i].Merged.Rows, r.Levels[i].Merged.Duration = rows, time.Second
+	}
+	if got, want := newRun(r).lead(), "At most 2000 infer/s; from concurrency 2 on nearly as much"; !strings.HasPrefix(got, want) {
+		t.Errorf("got %q, want %q at its beginning", got, want)
+	}
+	r.Levels[1].Merged.Rows = 1500
+	if got, want := newRun(r).lead(), "At most 2000 infer/s at concurrency 3, "; !strings.HasPrefix(got, want) {
+		t.Errorf("got %q, want %q at its beginning", got, want)
+	}
+}
+
 func TestThinningTheTimelineKeepsAStall(t *testing.T) {
 	r := sample{levels: 1, ticks: 3000}.result()
 	l := &r.Levels[0]
