@@ -26,6 +26,10 @@ func inferRequest(model, json string, headers ...string) []byte {
 }
 
 // input returns the JSON of a request with one input.
+func generateRequest(model, json string) []byte {
+	return post("/v2/models/"+model+"/generate", []byte(json))
+}
+
 func input(members string) string { return `{"inputs":[{"name":"INPUT0",` + members + `}]}` }
 
 func many(n int, format string) string {
@@ -157,6 +161,32 @@ func badInputs() []badInput {
 		{"TLS is spoken", []byte("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n"), 0, ""},
 		{"HTTP/2 is spoken", []byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), 505, "HTTP Version Not Supported"},
 		{"the method is unknown", []byte("BREW /v2 HTTP/1.1\r\nHost: x\r\n\r\n"), 405, "Method Not Allowed"},
+
+		// The short form.
+		{"generate: not an object", generateRequest("var", `[1]`), 500, "attempt to get members for non-object"},
+		{"generate: no JSON", generateRequest("var", `{"INPUT0":[1,2}`), 500, "failed to parse the request JSON buffer"},
+		{"generate: an empty body", generateRequest("var", ``), 500, "The document is empty"},
+		{"generate: an id of the wrong type", generateRequest("var", `{"id":5,"INPUT0":1}`), 500, "Unable to parse 'id': attempt to access JSON non-string as string"},
+		{"generate: parameters of the wrong type", generateRequest("var", `{"INPUT0":1,"parameters":5}`), 500, "Expected JSON object for keyword: 'parameters': attempt to access JSON non-object as object"},
+		{"generate: an object as a parameter", generateRequest("var", `{"INPUT0":1,"p":{"a":1}}`), 400, "parameter 'p' has invalid type. It should be either 'int', 'bool', or 'string'."},
+		{"generate: an object as an inner parameter", generateRequest("var", `{"INPUT0":1,"parameters":{"q":{}}}`), 400, "Converting keyword: 'parameters': parameter 'q' has invalid type."},
+		{"generate: data of the wrong type", generateRequest("var", `{"INPUT0":"x"}`), 500, "Unable to parse 'data': attempt to access JSON non-number as double"},
+		{"generate: an object as data", generateRequest("var", `{"INPUT0":{"x":1}}`), 500, "Unable to parse 'data': attempt to access JSON non-number as double"},
+		{"generate: nested data that is more", generateRequest("var", `{"INPUT0":[[1,2],[3,4]]}`), 500, "Shape does not match true shape of 'data' field"},
+		{"generate: data that fits no shape", generateRequest("text", `{"INPUT0":[]}`), 400, "input"},
+		{"generate: FP16 data", generateRequest("half", `{"INPUT0":1}`), 400, "receiving FP16 data via JSON is not supported"},
+		{"generate: an input twice", generateRequest("var", `{"INPUT0":1,"INPUT0":2}`), 400, "input 'INPUT0' already exists in request"},
+		{"generate: very many inputs", generateRequest("var", "{"+many(50_000, `"INPUT0":%d`)+"}"), 400, "more than 1024 inputs"},
+		{"generate: very many parameters", generateRequest("var", "{"+many(50_000, `"p%d":1`)+"}"), 400, "more than 1024 parameters"},
+		{"generate: nested very deep", generateRequest("var", `{"INPUT0":`+nested(100_000, "1")+`}`), 400, "JSON nesting depth exceeds"},
+		{"generate: a body that is too large", generateRequest("var", `{"INPUT0":[`+many(400_000, "%d")+`]}`), 400, "--http-max-input-size"},
+		{"generate: a packed body", post("/v2/models/var/generate", []byte("{}"), "Content-Encoding: gzip"), 400, "Unsupported content-encoding, only 'identity' is supported."},
+		{"generate: an unknown model", generateRequest("nosuch", `{}`), 404, "Request for unknown model: 'nosuch' is not found"},
+		{"generate: no input", generateRequest("var", `{}`), 400, "expected 1 inputs but got 0 inputs"},
+		{"generate_stream: no JSON", post("/v2/models/var/generate_stream", []byte("{")), 500, "Missing a name for object member"},
+		{"generate_stream: no input", post("/v2/models/var/generate_stream", []byte("{}")), 400, "expected 1 inputs but got 0 inputs"},
+		{"generate_stream: an unknown model", post("/v2/models/nosuch/generate_stream", []byte("{}")), 404, "is not found"},
+		{"generate_stream: HTTP/1.0", bytes.Replace(post("/v2/models/var/generate_stream", []byte(`{"INPUT0":1}`)), []byte("HTTP/1.1"), []byte("HTTP/1.0"), 1), 505, "needs HTTP/1.1"},
 
 		// Clients that never finish.
 		{"the headers stop coming", []byte("GET /v2 HTTP/1.1\r\nHost: x\r\nX-More: "), 408, "--http-header-timeout-secs"},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"shoal/internal/infer"
+	"shoal/internal/model"
 	"shoal/internal/tensor"
 )
 
@@ -95,12 +96,21 @@ func TestDecodeStoresEveryType(t *testing.T) {
 
 // FuzzDecode gives the decoder any JSON and any bytes after it. It must not
 // panic, and what it makes must keep to the sizes that it was given.
+// fuzzed is what generate requests are read for.
+var fuzzed = &model.Signature{Name: "m", Inputs: []model.Tensor{
+	{Name: "I", Type: tensor.Int32, Full: tensor.Shape{-1, 2, -1}},
+	{Name: "F", Type: tensor.FP64, Full: tensor.Shape{2}},
+	{Name: "S", Type: tensor.Bytes, Full: tensor.Shape{-1}},
+}}
+
 func FuzzDecode(f *testing.F) {
+	f.Add([]byte(`{"id":"x","I":[1,2,3,4],"F":[1.5,NaN],"parameters":{"S":"text","p":1},"q":true}`), []byte(nil))
 	f.Add(small, []byte(nil))
 	f.Add([]byte(`{"inputs":[{"name":"I","shape":[2],"datatype":"INT32","parameters":{"binary_data_size":8}}]}`), []byte("12345678"))
 	f.Add([]byte(`{"inputs":[{"name":"I","shape":[9223372036854775807,2],"datatype":"INT32","data":[1]}]}`), []byte("x"))
 	f.Add([]byte(`{"inputs":[{"data":["\u00e9",["x"]],"name":"I","shape":[2],"datatype":"BYTES"}],"outputs":[{"name":"O"}]}`), []byte(nil))
 	f.Fuzz(func(t *testing.T, text, rest []byte) {
+		fuzzGenerate(t, text)
 		r := infer.NewRequest()
 		defer r.Release()
 		if _, err := decodeBody(r, text, rest); err != nil {
@@ -125,6 +135,26 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("%q: inputs took %d of %d bytes", text, fromRest, len(rest))
 		}
 	})
+}
+
+// fuzzGenerate reads a text as a generate request. Its inputs have the bytes that
+// their shapes call for, and no more of them than the text.
+func fuzzGenerate(t *testing.T, text []byte) {
+	r := infer.NewRequest()
+	defer r.Release()
+	d := newDecoder(r, "m", 64<<20, nil)
+	defer d.release()
+	if d.generate(text, fuzzed) != nil {
+		return
+	}
+	for i := range r.Inputs {
+		in := &r.Inputs[i]
+		n, ok := in.Shape.Elements()
+		size := int64(in.Data.Size())
+		if !ok || size > 8*int64(len(text)) || in.Type != tensor.Bytes && size != n*int64(in.Type.Size()) {
+			t.Fatalf("%q: shape %s of %s has %d bytes", text, in.Shape, in.Type, size)
+		}
+	}
 }
 
 // within reports whether p is a part of whole's memory.

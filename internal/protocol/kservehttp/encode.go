@@ -76,20 +76,24 @@ func appendParams(b []byte, params []infer.Param) []byte {
 		}
 		b = appendQuoted(b, p.Name)
 		b = append(b, ':')
-		switch p.Kind {
-		case infer.ParamString:
-			b = appendQuoted(b, p.String)
-		case infer.ParamInt:
-			b = strconv.AppendInt(b, p.Int, 10)
-		case infer.ParamUint:
-			b = strconv.AppendUint(b, p.Uint, 10)
-		case infer.ParamFloat:
-			b = appendDouble(b, p.Float)
-		case infer.ParamBool:
-			b = strconv.AppendBool(b, p.Bool)
-		}
+		b = appendParam(b, p)
 	}
 	return append(b, '}')
+}
+
+// appendParam appends the value of a parameter.
+func appendParam(b []byte, p *infer.Param) []byte {
+	switch p.Kind {
+	case infer.ParamString:
+		return appendQuoted(b, p.String)
+	case infer.ParamInt:
+		return strconv.AppendInt(b, p.Int, 10)
+	case infer.ParamUint:
+		return strconv.AppendUint(b, p.Uint, 10)
+	case infer.ParamFloat:
+		return appendDouble(b, p.Float)
+	}
+	return strconv.AppendBool(b, p.Bool)
 }
 
 // appendData appends the elements of an output, with commas between them.

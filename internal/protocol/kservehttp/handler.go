@@ -135,6 +135,10 @@ func (h *handler) dispatch(ctx *fasthttp.RequestCtx, c *conn) error {
 	switch rt.action {
 	case actInfer:
 		return h.infer(ctx, c, rt)
+	case actGenerate:
+		return h.generate(ctx, c, rt)
+	case actGenerateStream:
+		return h.generateStream(ctx, c, rt)
 	case actLive:
 		return h.health(ctx, h.engine.Live())
 	case actReady:
@@ -190,9 +194,16 @@ func (h *handler) fail(ctx *fasthttp.RequestCtx, err error) {
 
 // logCause logs the private cause of a failure of ours.
 func (h *handler) logCause(ctx *fasthttp.RequestCtx, err error) {
-	if se, ok := errors.AsType[*status.Error](err); ok && se.Cause != nil && se.Code == status.Internal {
+	if hasCause(err) {
 		h.log.Error("request failed", "method", string(ctx.Method()), "path", string(ctx.RequestURI()), "err", err)
 	}
+}
+
+// hasCause reports whether err is a failure of ours that the client is not told
+// all of.
+func hasCause(err error) bool {
+	se, ok := errors.AsType[*status.Error](err)
+	return ok && se.Cause != nil && se.Code == status.Internal
 }
 
 // panicError is what becomes of a panic in a handler.

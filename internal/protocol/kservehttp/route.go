@@ -18,6 +18,8 @@ const (
 	actModelReady
 	actConfig
 	actInfer
+	actGenerate
+	actGenerateStream
 	actStats
 	actIndex
 	actLoad
@@ -33,17 +35,19 @@ var actions = [actionCount]struct {
 	method string
 	api    API
 }{
-	actLive:       {"GET", Health},
-	actReady:      {"GET", Health},
-	actServer:     {"GET", Metadata},
-	actModel:      {"GET", Metadata},
-	actModelReady: {"GET", Health},
-	actConfig:     {"GET", ModelConfig},
-	actInfer:      {"POST", Inference},
-	actStats:      {"GET", Statistics},
-	actIndex:      {"POST", ModelRepository},
-	actLoad:       {"POST", ModelRepository},
-	actUnload:     {"POST", ModelRepository},
+	actLive:           {"GET", Health},
+	actReady:          {"GET", Health},
+	actServer:         {"GET", Metadata},
+	actModel:          {"GET", Metadata},
+	actModelReady:     {"GET", Health},
+	actConfig:         {"GET", ModelConfig},
+	actInfer:          {"POST", Inference},
+	actStats:          {"GET", Statistics},
+	actGenerate:       {"POST", Inference},
+	actGenerateStream: {"POST", Inference},
+	actIndex:          {"POST", ModelRepository},
+	actLoad:           {"POST", ModelRepository},
+	actUnload:         {"POST", ModelRepository},
 
 	actShmStatus:     {"GET", SharedMemory},
 	actShmRegister:   {"POST", SharedMemory},
@@ -138,6 +142,10 @@ func modelRoute(path []byte) route {
 		r.action = actConfig
 	case "infer":
 		r.action = actInfer
+	case "generate":
+		r.action = actGenerate
+	case "generate_stream":
+		r.action = actGenerateStream
 	case "stats":
 		r.action = actStats
 	}

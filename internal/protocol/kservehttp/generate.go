@@ -1,0 +1,220 @@
+package kservehttp
+
+import (
+	"context"
+	"io"
+
+	"github.com/valyala/fasthttp"
+
+	"shoal/internal/engine"
+	"shoal/internal/infer"
+	"shoal/internal/status"
+)
+
+var (
+	errNotOne = status.Errorf(status.Internal,
+		"generate expects model to produce exactly 1 response, use generate stream for model that generates various number of responses")
+	errIdentity  = status.Errorf(status.InvalidArgument, "Unsupported content-encoding, only 'identity' is supported.")
+	errNoStreams = &httpError{status: 505, text: "generate_stream needs HTTP/1.1"}
+)
+
+const eventsType = "text/event-stream; charset=utf-8"
+
+// generate answers a request in the short form with the one response that its
+// model must give.
+func (h *handler) generate(ctx *fasthttp.RequestCtx, c *conn, rt route) error {
+	v, a, err := h.receiveGenerate(ctx, c, rt)
+	if err != nil {
+		return err
+	}
+	defer a.release()
+	var out []byte
+	var failed error // in place of the response
+	count := 0
+	err = v.InferStream(c.ctx, a.request, func(resp *infer.Response, _ bool) error {
+		if resp == nil {
+			return nil
+		}
+		if count++; count > 1 {
+			return errNotOne
+		}
+		if failed = resp.Err; failed == nil {
+			out, failed = appendGenerated(nil, a.request.ID, resp)
+		}
+		return nil
+	})
+	switch {
+	case count > 1 || err == nil && count == 0:
+		return errNotOne
+	case err != nil:
+		return err
+	case failed != nil:
+		return failed
+	}
+	reply(ctx, out)
+	return nil
+}
+
+// receiveGenerate reads a generate request. The caller must release the answer
+// that holds it.
+func (h *handler) receiveGenerate(ctx *fasthttp.RequestCtx, c *conn, rt route) (v *engine.Version, _ *inferAnswer, err error) {
+	if v, err = h.engine.Version(rt.model, rt.version); err != nil {
+		return nil, nil, err
+	}
+	if enc := ctx.Request.Header.PeekCanonical(contentEncodingKey); len(enc) > 0 && string(enc) != "identity" {
+		return nil, nil, errIdentity
+	}
+	a := newAnswer()
+	defer func() {
+		if err != nil {
+			a.release()
+		}
+	}()
+	limit, tooLarge := h.maxBody, sizeError(errBodyTooLarge)
+	if h.maxInput < limit {
+		limit, tooLarge = h.maxInput, errJSONTooLarge
+	}
+	if a.body, err = receive(ctx, c, limit, tooLarge); err != nil {
+		return nil, nil, err
+	}
+	r := a.request
+	r.Model, r.Version = v.Name(), v.Number()
+	d := newDecoder(r, v.Name(), h.maxInput, nil)
+	err = d.generate(a.body.b, v.Signature())
+	d.release()
+	if err == nil && h.forward != nil {
+		err = forwardHeaders(r, ctx.Request.Header.RawHeaders(), h.forward)
+	}
+	return v, a, err
+}
+
+// generateStream answers a request in the short form with an event for each
+// response. The first of them sets the status.
+func (h *handler) generateStream(ctx *fasthttp.RequestCtx, c *conn, rt route) error {
+	if isHTTP10(ctx) {
+		return errNoStreams // which has no chunks
+	}
+	v, a, err := h.receiveGenerate(ctx, c, rt)
+	if err != nil {
+		return err
+	}
+	s := &eventStream{handler: h, path: string(ctx.Request.Header.RequestURI()), events: make(chan event), done: make(chan struct{})}
+	run, cancel := context.WithCancel(c.ctx)
+	s.cancel = cancel
+	go s.run(run, v, a)
+	first, ok := <-s.events
+	if ok && first.refused != nil {
+		s.Close()
+		return first.refused
+	}
+	s.first = first.data
+	if first.code != 0 {
+		ctx.Response.SetStatusCode(first.code)
+	}
+	ctx.Response.Header.SetContentType(eventsType)
+	ctx.Response.SetBodyStream(s, -1)
+	return nil
+}
+
+// An eventStream is the body of a generate_stream answer. A goroutine runs the
+// request; fasthttp takes the events from it after the handler has returned, and
+// closes it when all are written or the client is gone.
+type eventStream struct {
+	io.Reader // not there: fasthttp prefers WriteTo
+
+	handler *handler
+	path    string
+	events  chan event // closed when there are no more
+	cancel  context.CancelFunc
+	done    chan struct{} // closed when the request is given back
+	first   []byte
+}
+
+// An event is one line of the answer.
+type event struct {
+	data    []byte
+	code    int   // the status when it is the first, if it is an error
+	refused error // why the request never got to the model
+}
+
+// run has the request run and hands its responses on as events.
+func (s *eventStream) run(ctx context.Context, v *engine.Version, a *inferAnswer) {
+	defer close(s.done)
+	defer a.release()
+	defer close(s.events)
+	if err := s.infer(ctx, v, a.request); err != nil {
+		e := errorEvent(err)
+		if a.request.Queued.IsZero() {
+			e.refused = err
+		}
+		if hasCause(err) {
+			s.handler.log.Error("request failed", "method", "POST", "path", s.path, "err", err)
+		}
+		_ = s.give(ctx, e) // fails when nobody reads
+	}
+}
+
+func (s *eventStream) infer(ctx context.Context, v *engine.Version, r *infer.Request) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = panicError(p)
+		}
+	}()
+	return v.InferStream(ctx, r, func(resp *infer.Response, _ bool) error {
+		if resp == nil {
+			return nil
+		}
+		err := resp.Err
+		b := append([]byte(nil), "data: "...)
+		if err == nil {
+			b, err = appendGenerated(b, r.ID, resp)
+		}
+		if err != nil {
+			return s.give(ctx, errorEvent(err))
+		}
+		return s.give(ctx, event{data: append(b, "\n\n"...)})
+	})
+}
+
+func errorEvent(err error) event {
+	code, _, text := answer(err)
+	return event{code: code, data: append(appendError([]byte("data: "), text), "\n\n"...)}
+}
+
+// give waits until the event is taken.
+func (s *eventStream) give(ctx context.Context, e event) error {
+	select {
+	case s.events <- e:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// SupportsBodyWriteTo implements fasthttp.BodyWriterTo.
+func (s *eventStream) SupportsBodyWriteTo() bool { return true }
+
+// WriteTo implements io.WriterTo. Each write goes out at once as a chunk.
+func (s *eventStream) WriteTo(w io.Writer) (int64, error) {
+	total := int64(0)
+	for data := s.first; ; {
+		if len(data) > 0 {
+			n, err := w.Write(data)
+			if total += int64(n); err != nil {
+				return total, err
+			}
+		}
+		e, ok := <-s.events
+		if !ok {
+			return total, nil
+		}
+		data = e.data
+	}
+}
+
+// Close implements io.Closer. It ends the request if it still runs.
+func (s *eventStream) Close() error {
+	s.cancel()
+	<-s.done
+	return nil
+}
