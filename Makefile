@@ -31,7 +31,7 @@ run: runtime ## serve the demo models and show a request (ARGS adds flags)
 
 test: test-go test-python test-e2e ## run all tests; needs Go, Python 3 and pip, no C compiler
 
-test-go: runtime ## run the Go tests
+test-go: runtime $(PYLIB)/.done ## run the Go tests
 	$(GO) test ./...
 
 test-python: $(PYLIB)/.done ## run the tests of the Python package
@@ -47,7 +47,7 @@ $(PYLIB)/.done: test/e2e/requirements.txt
 
 check: lint test race fuzz ## what CI runs
 
-race: runtime ## run the Go tests under the race detector; needs a C compiler
+race: runtime $(PYLIB)/.done ## run the Go tests under the race detector; needs a C compiler
 	CGO_ENABLED=1 $(GO) test -race ./...
 
 fuzz: ## run every fuzz target: those of the protocols and the configuration for FUZZTIME (20s), the others shorter

@@ -32,6 +32,7 @@ HEAD = 64  # bytes of a part's header
 _ENTRY = struct.Struct("<IIQ")  # slot, reserved, bytes of the server's part
 _SENT = struct.Struct("<Q")  # how many entries the server has made
 _SENT_AT = 4088
+_TAKEN_AT = 4080  # how many of them we have taken
 _BATCH = struct.Struct("<QIIIIIIQ")  # sequence, table bytes, extra bytes, requests, rows, flags, reserved, extra offset
 _RESULT = struct.Struct("<QIIQQQ")  # sequence, flags, answers, handler ns, table offset, table bytes
 _ONE = (1).to_bytes(8, "little")
@@ -92,6 +93,7 @@ class Channel:
                 continue
             number, _, size = _ENTRY.unpack_from(self._control, (self._taken % RING) * 16)
             self._taken += 1
+            _SENT.pack_into(self._control, _TAKEN_AT, self._taken)
             batch = self._open(number, size)
             begin = perf_counter_ns()
             run(batch)

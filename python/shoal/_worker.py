@@ -240,7 +240,7 @@ def _execute(handler, batch):
         handler.execute(batch)
     except BaseException as e:  # sys.exit in a model is its error, too
         log("error", traceback.format_exc())
-        batch.fail(_last_line(e))
+        batch.fail(_faults.last_line(e))
         traceback.clear_frames(e.__traceback__)  # they may hold inputs
     else:
         if batch.unanswered():
@@ -255,10 +255,6 @@ def _described(e):
             "or choose another Python with --python" % (sys.executable, sys.executable)
         )
     return _faults.describe(e)
-
-
-def _last_line(e):
-    return traceback.format_exception_only(type(e), e)[-1].strip()
 
 
 def main():

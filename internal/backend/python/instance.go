@@ -34,20 +34,35 @@ func (in *instance) Run(b *infer.Batch) error {
 	if limit := in.model.sig.MaxBatch; limit > 0 && rows > limit {
 		return status.Errorf(status.Internal, "batch size %d for '%s', max allowed is %d", rows, in.model.sig.Name, limit)
 	}
+	for try := 1; ; try++ {
+		again, err := in.try(b, rows)
+		if !again || try == maxTries {
+			return err
+		}
+	}
+}
+
+// maxTries is how often a batch is given to a worker that turns out to be dead
+// already.
+const maxTries = 3
+
+// try runs the batch in the worker that is there. It is to be tried again when
+// the worker had ended before it saw the batch.
+func (in *instance) try(b *infer.Batch, rows int) (again bool, err error) {
 	l, err := in.sup.Acquire()
 	if err != nil {
-		return err
+		return false, err
 	}
 	s, err := l.mem.take()
 	if err != nil {
 		in.sup.Release(l)
-		return in.fault(err)
+		return false, in.fault(err)
 	}
 	size, err := in.gather(s, in.live, rows)
 	if err != nil {
 		l.mem.put(s)
 		in.sup.Release(l)
-		return in.fault(err)
+		return false, in.fault(err)
 	}
 	if in.model.decoupled {
 		l.streams.add(in.sequence, in.live)
@@ -59,12 +74,13 @@ func (in *instance) Run(b *infer.Batch) error {
 		err = in.read(s, rows)
 	}
 	if err != nil {
-		return in.lost(l, s, err)
+		again = errors.Is(err, errSilent) && l.mem.untaken() && !in.model.decoupled
+		return again, in.lost(l, s, err)
 	}
 	l.handler.Add(int64(in.reader.handler))
 	in.sup.Release(l)
 	in.hand(s)
-	return nil
+	return false, nil
 }
 
 // read reads the worker's answer. That of a decoupled model has nothing in it: its

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"shoal/internal/status"
 	"shoal/internal/worker"
@@ -30,6 +31,7 @@ type link struct {
 	first   chan frame    // what the worker says of its start
 	gone    chan struct{} // closed when all of it is given back
 	silent  atomic.Bool   // nothing will come from the worker any more
+	ending  atomic.Bool   // it was asked to end
 	handler atomic.Int64  // nanoseconds in the handler
 	streams *streams      // the requests of a decoupled model that are not finished
 	count   counter       // takes the model's own metrics
@@ -117,6 +119,7 @@ func (l *link) Kill(why error) { l.process.Kill(why) }
 
 // Stop implements worker.Worker.
 func (l *link) Stop() {
+	l.ending.Store(true)
 	l.process.Stop()
 	<-l.gone
 }
@@ -141,7 +144,7 @@ func (l *link) cancel(key streamKey) {
 // receive reads frames until the worker's end of the socket closes.
 func (l *link) receive() {
 	defer close(l.first)
-	defer l.hush()
+	defer l.hangUp()
 	r := bufio.NewReader(l.socket)
 	for {
 		f, err := readFrame(r)
@@ -156,6 +159,24 @@ func (l *link) receive() {
 		}
 	}
 }
+
+// hangUp ends a worker that has closed its end of the socket, unless it is about
+// to end by itself.
+func (l *link) hangUp() {
+	l.hush()
+	if l.ending.Load() {
+		return
+	}
+	time.AfterFunc(endTime, func() {
+		if !l.ending.Load() {
+			l.process.Kill(errSilent)
+		}
+	})
+}
+
+// endTime is how long a worker may live on without its socket: a process that
+// ends closes its files a little before it is gone.
+const endTime = 250 * time.Millisecond
 
 // readFrame reads the next frame.
 func readFrame(r io.Reader) (frame, error) {
@@ -242,6 +263,7 @@ func (l *link) await(ctx context.Context, kind byte) ([]byte, error) {
 
 // settle waits for the end of a worker that has failed.
 func (l *link) settle() {
+	l.ending.Store(true)
 	l.socket.Close() // it ends when it sees that
 	l.process.Stop()
 	<-l.gone

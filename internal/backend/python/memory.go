@@ -1,6 +1,7 @@
 package python
 
 import (
+	"encoding/binary"
 	"os"
 	"sync"
 )
@@ -26,3 +27,6 @@ type memory struct {
 	out     int   // slots that are not idle
 	retired bool  // the worker is gone
 }
+
+// untaken reports whether the worker has not even looked at the last batch.
+func (m *memory) untaken() bool { return binary.LittleEndian.Uint64(m.page[takenAt:]) < m.sent }

@@ -3,7 +3,8 @@ package python
 // How the shared memory is laid out; python/shoal/_wire.py has the other end.
 //
 // The file's first page is a ring of entries, one for each batch that was sent,
-// with the number of entries at its end. Slot n has its span behind that: in the
+// with the number of entries, and how many of them the worker has taken, at its
+// end. Slot n has its span behind that: in the
 // first half a header, a table of the inputs, the inputs, and what else there is
 // to say of the requests, all written by the server; in the second half a
 // header, the outputs and a table of them, all written by the worker. The file is
@@ -16,6 +17,7 @@ const (
 	ringEntries = 128
 	ringEntry   = 16
 	sentAt      = pageSize - 8
+	takenAt     = pageSize - 16
 	headSize    = 64
 	dataAlign   = 64
 
