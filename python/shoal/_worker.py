@@ -6,6 +6,7 @@ everything that is rare goes over the socket in frames: the start, the end, the
 log, metrics, and the answers of decoupled models.
 """
 
+import errno
 import gc
 import importlib
 import json
@@ -69,7 +70,7 @@ class Link:
         while size > 0:
             try:
                 part = self._socket.recv(min(size, 1 << 20))
-            except ConnectionError:
+            except OSError:
                 return None
             if not part:
                 return None
@@ -108,11 +109,13 @@ class Link:
             answer.put({"error": "the server is gone"})
 
     def shut(self):
-        """End the connection. A receive that waits returns."""
+        """End the connection. A receive that waits returns, if this returns true;
+        otherwise somebody has closed our descriptor, and it may wait for ever."""
         try:
             self._socket.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
+        except OSError as e:
+            return e.errno == errno.ENOTCONN
+        return True
 
     def close(self):
         self._socket.close()
@@ -155,8 +158,8 @@ def run(fds, load=None, loaded=None):
         ear.start()
         return _live(link, ear, fds, init, load, loaded)
     finally:
-        link.shut()
-        ear.join()  # it may be about to use the descriptors
+        if link.shut():
+            ear.join()  # it may be about to use the descriptors
         for fd in fds[:3]:
             os.close(fd)
         link.close()
@@ -269,7 +272,14 @@ def main():
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the server's to act on
     # What a model prints must be there line by line, whatever comes of it.
     sys.stdout.reconfigure(line_buffering=True)
-    sys.exit(0 if run(fds, loaded=_freeze) else 1)
+    try:
+        well = run(fds, loaded=_freeze)
+    except BaseException:
+        # What the model has started may wait for ever, and the server for us.
+        traceback.print_exc()
+        sys.stdout.flush()
+        os._exit(1)
+    sys.exit(0 if well else 1)
 
 
 def _freeze():

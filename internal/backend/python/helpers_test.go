@@ -3,6 +3,7 @@ package python
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -59,4 +60,20 @@ func childCPU(t testing.TB, pid int) (total time.Duration) {
 		total += time.Duration(ns)
 	}
 	return total
+}
+
+// eventually waits until check has nothing to complain of.
+func eventually(t testing.TB, limit time.Duration, check func() error) {
+	t.Helper()
+	deadline := time.Now().Add(limit)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("after %v: %v", limit, err)
+		}
+		runtime.Gosched()
+	}
 }
