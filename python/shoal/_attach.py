@@ -18,6 +18,8 @@ import tempfile
 import threading
 from typing import Any, Callable
 
+from shoal import __version__
+
 VARIABLE = "SHOAL_ATTACH"
 _MOST_FDS = 16
 
@@ -27,7 +29,7 @@ def relay(fds: list[int]) -> int:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
         peer.connect(os.environ[VARIABLE])
         rights = array.array("i", fds)
-        peer.sendmsg([b"w"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+        peer.sendmsg([__version__.encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
         for fd in fds:
             os.close(fd)  # the server must see it when the new owner closes them
         while peer.recv(64):
@@ -39,6 +41,7 @@ class Attachments:
     """The other end: takes descriptors and runs a worker on them, each in a thread."""
 
     def __init__(self, load: Callable[[dict[str, Any]], Any]):
+        self.fault: Exception | None = None
         self._load = load
         self._folder = tempfile.mkdtemp(prefix="shoal-")
         self.path = os.path.join(self._folder, "attach")
@@ -60,9 +63,15 @@ class Attachments:
         from shoal import _worker
 
         with peer:
-            fds = _receive(peer)
-            if fds:
+            version, fds = _receive(peer)
+            if version == __version__:
                 _worker.run(fds, self._load)
+                return
+            self.fault = RuntimeError(
+                f"the server is of version {version or '?'} and this package of {__version__}; install both of one version"
+            )
+            for fd in fds:
+                os.close(fd)
 
     def close(self) -> None:
         """Takes no more. Workers end by themselves, with the server."""
@@ -74,12 +83,13 @@ class Attachments:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _receive(peer: socket.socket) -> list[int]:
+def _receive(peer: socket.socket) -> tuple[str, list[int]]:
+    """The sender's version and its descriptors."""
     fds = array.array("i")
-    _, control, _, _ = peer.recvmsg(1, socket.CMSG_LEN(_MOST_FDS * fds.itemsize))
+    version, control, _, _ = peer.recvmsg(64, socket.CMSG_LEN(_MOST_FDS * fds.itemsize))
     for level, kind, data in control:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
     for fd in fds:
         os.set_inheritable(fd, False)
-    return list(fds)
+    return version.decode("utf-8", "replace"), list(fds)

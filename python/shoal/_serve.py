@@ -76,7 +76,7 @@ class _Here:
     def __init__(self, declared: _declare.Declaration, name: str):
         self.name = name
         self.declared: _declare.Declaration | None = declared
-        self.fault: BaseException | None = None
+        self._fault: BaseException | None = None
         self._attachments = _attach.Attachments(self._handler)
         self._folder = tempfile.mkdtemp(prefix="shoal-")
         version = os.path.join(self._folder, name, "1")
@@ -95,11 +95,16 @@ class _Here:
             try:
                 start()
             except BaseException as error:
-                self.fault = error
+                self._fault = error
                 raise
 
         handler.start = noted  # type: ignore[method-assign]
         return handler
+
+    @property
+    def fault(self) -> BaseException | None:
+        """Why the model could not be loaded here."""
+        return self._fault or self._attachments.fault
 
     def close(self) -> None:
         self._attachments.close()
@@ -183,7 +188,9 @@ class Server:
         while True:
             if self._process.poll() is not None:
                 self._reader.join(5)
-                raise ServeError(f"the server ended with code {self._process.returncode}:\n{self._why()}") from self._source.fault
+                fault = self._source.fault
+                told = f"{type(fault).__name__}: {fault}\n" if fault else ""
+                raise ServeError(f"{told}the server ended with code {self._process.returncode}:\n{self._why()}") from fault
             if "http" in self._addresses:
                 client = client or Client(self.url)
                 if client.ready():

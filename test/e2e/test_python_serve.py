@@ -128,6 +128,12 @@ def test_what_load_raises_is_raised_by_serve():
     assert isinstance(error.value.__cause__, FileNotFoundError)
 
 
+def test_a_package_of_another_version_than_the_server_is_told(monkeypatch):
+    monkeypatch.setattr("shoal._attach.__version__", "9.9.9")
+    with pytest.raises(shoal.ServeError, match=r"the server is of version .* and this package of 9\.9\.9; install both"):
+        shoal.serve(lambda x: x, inputs={"x": "int32"}, outputs={"y": "int32"})
+
+
 def test_a_missing_binary_is_told(monkeypatch):
     monkeypatch.delenv("SHOAL")
     monkeypatch.setenv("PATH", "")
