@@ -22,6 +22,9 @@ func At(now time.Duration) time.Time { return epoch.Add(now) }
 type Message struct {
 	wire   []byte     // HTTP: the whole request, head and body
 	buffer mem.Buffer // gRPC: the encoded message
+
+	hole  int    // HTTP: where wire has room for a sequence; 0: it has none
+	plain []byte // gRPC: the message before compression; nil: there is none
 }
 
 // A Link knows how to reach a server. It makes connections and the messages that
@@ -38,6 +41,10 @@ type Conn interface {
 	// Do sends m, reads the whole answer and says in x what happened when. It
 	// connects again when an error or the server ended the connection.
 	Do(ctx context.Context, m *Message, x *Exchange) error
+	// Tend looks after a connection that may have been idle for long: it hears
+	// that the server closed it, or wants to. It may be called while Do runs,
+	// and then does nothing.
+	Tend()
 	// Close ends the connection; a second call does nothing. It may be called
 	// while Do runs, which then returns an error soon. Connections that were made
 	// together may share what they stand on, so they are closed together.
@@ -51,6 +58,11 @@ type Exchange struct {
 	// message. Of several answers on a stream it is the last that says something.
 	Keep   bool
 	Answer []byte
+	// Sequence says which sequence of requests this one is part of; it stays
+	// until it is changed.
+	Sequence Sequence
+	// Arrived, unless nil, is told of each answer on a stream.
+	Arrived func()
 
 	// When the exchange began, the request was written, the answer began, and it
 	// was complete, as Now says it. Those not reached are zero.
@@ -61,5 +73,5 @@ type Exchange struct {
 
 // begin makes x ready for another exchange.
 func (x *Exchange) begin() {
-	*x = Exchange{Keep: x.Keep, Answer: x.Answer[:0], Arrivals: x.Arrivals[:0], Start: Now()}
+	*x = Exchange{Keep: x.Keep, Sequence: x.Sequence, Arrived: x.Arrived, Answer: x.Answer[:0], Arrivals: x.Arrivals[:0], Start: Now()}
 }

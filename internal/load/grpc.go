@@ -111,6 +111,9 @@ func (c *grpcConn) Connect(ctx context.Context) error {
 	}
 }
 
+// Tend does nothing: grpc-go has goroutines that listen.
+func (c *grpcConn) Tend() {}
+
 // Do makes one call.
 func (c *grpcConn) Do(ctx context.Context, m *Message, x *Exchange) error {
 	x.begin()

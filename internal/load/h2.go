@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"time"
 
 	"golang.org/x/net/http2/hpack"
 
@@ -52,7 +53,11 @@ func (l *H2Link) Message(request []byte) (*Message, error) {
 	}
 	wire := append(make([]byte, 0, prefixSize+len(body)), flag)
 	wire = binary.BigEndian.AppendUint32(wire, uint32(len(body)))
-	return &Message{wire: append(wire, body...)}, nil
+	m := &Message{wire: append(wire, body...)}
+	if flag != 0 {
+		m.plain = request
+	}
+	return m, nil
 }
 
 // prefixSize is what stands before each message of gRPC: whether it is compressed,
@@ -205,6 +210,9 @@ func appendHello(b []byte) []byte {
 // Only the goroutine that makes its exchanges touches its state.
 type h2Conn struct {
 	link *H2Link
+	head []byte        // of a message that is part of a sequence
+	use  sync.Mutex    // held by an exchange
+	last time.Duration // when it ended
 	h2State
 
 	mu     sync.Mutex // protects the fields below, and setting conn

@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -107,14 +108,29 @@ func (c *h2Conn) hangUp() {
 
 // Do makes one call, or sends one request of a stream.
 func (c *h2Conn) Do(ctx context.Context, m *Message, x *Exchange) error {
+	c.use.Lock()
+	defer c.use.Unlock()
 	x.begin()
+	if c.conn != nil && x.Start-c.last > restAfter {
+		c.rest()
+	}
 	err := c.exchange(ctx, m, x)
+	if errors.Is(err, errRefused) {
+		// The server says that it has not begun this call, so it may be made
+		// again.
+		c.hangUp()
+		err = c.exchange(ctx, m, x)
+	}
+	c.last = Now()
 	var answer *status.Status
 	if s, ok := status.FromError(err); ok {
 		answer = s
 	}
-	if err != nil && answer == nil || c.leaving && c.stream == 0 {
-		c.hangUp() // the connection is broken, or about to be closed
+	switch {
+	case err != nil && answer == nil:
+		c.hangUp() // the connection is broken
+	case c.leaving:
+		c.leave()
 	}
 	x.Done = Now()
 	return err
@@ -134,7 +150,7 @@ func (c *h2Conn) exchange(ctx context.Context, m *Message, x *Exchange) error {
 	}
 	c.answer.message, c.answer.keep = c.answer.message[:0], x.Keep || stream
 	c.answer.whole, c.answer.arrived = false, false
-	if err := c.send(m.wire, !stream); err != nil {
+	if err := c.sendMessage(m, x.Sequence, !stream); err != nil {
 		return err
 	}
 	x.Sent = Now()
@@ -183,6 +199,9 @@ func (c *h2Conn) converse(x *Exchange) error {
 		}
 		if !a.empty {
 			x.Arrivals = append(x.Arrivals, Now())
+			if x.Arrived != nil {
+				x.Arrived()
+			}
 			if x.Keep {
 				x.Answer = append(x.Answer[:0], inner...)
 			}
@@ -228,8 +247,38 @@ func (c *h2Conn) open() {
 	c.out = append(c.out, header...)
 }
 
-// send writes a message in as many frames as it needs, waiting for the server's
-// leave where that is used up.
+// sendMessage writes a message, with its sequence in front if it has one: the
+// fields of a message may come in any order.
+func (c *h2Conn) sendMessage(m *Message, s Sequence, last bool) error {
+	if s.ID == 0 {
+		if err := c.send(m.wire, last); err != nil {
+			return err
+		}
+		return c.flush()
+	}
+	if m.plain != nil { // a compressed message has no front to put anything at
+		whole, err := c.link.Message(append(s.appendProto(nil), m.plain...))
+		if err == nil {
+			err = c.send(whole.wire, last)
+		}
+		if err != nil {
+			return err
+		}
+		return c.flush()
+	}
+	c.head = s.appendProto(append(c.head[:0], m.wire[:prefixSize]...))
+	binary.BigEndian.PutUint32(c.head[1:], uint32(len(c.head)+len(m.wire)-2*prefixSize))
+	if err := c.send(c.head, false); err != nil {
+		return err
+	}
+	if err := c.send(m.wire[prefixSize:], last); err != nil {
+		return err
+	}
+	return c.flush()
+}
+
+// send puts bytes of a message into as many frames as they need, waiting for the
+// server's leave where that is used up, and writes most of them.
 func (c *h2Conn) send(b []byte, last bool) error {
 	for len(b) > 0 {
 		n := int(min(int64(len(b)), int64(c.frame), c.window, c.streamWin))
@@ -240,7 +289,7 @@ func (c *h2Conn) send(b []byte, last bool) error {
 			if c.answer.ended { // the server has its mind made up; the answer says what
 				c.out = appendFrame(c.out, 4, frameReset, 0, c.stream)
 				c.out = append(c.out, 0, 0, 0, resetCancel)
-				return c.flush()
+				return nil
 			}
 			continue
 		}
@@ -259,7 +308,7 @@ func (c *h2Conn) send(b []byte, last bool) error {
 			}
 		}
 	}
-	return c.flush()
+	return nil
 }
 
 // writeSize is how much is gathered for one write.
@@ -276,3 +325,7 @@ func (c *h2Conn) flush() error {
 }
 
 var errGone = errors.New("the server closed the connection")
+
+// errRefused is wrapped by errors about a call that the server did not begin
+// because it is about to end the connection.
+var errRefused = errors.New("the call was not begun")

@@ -103,7 +103,7 @@ func (c *h2Conn) act(kind, flags byte, stream uint32, p []byte) error {
 	case frameGoAway:
 		c.leaving = true
 		if len(p) >= 8 && c.stream != 0 && binary.BigEndian.Uint32(p)&^(1<<31) < c.stream {
-			return fmt.Errorf("%w: it takes no more calls (code %d)", errGone, binary.BigEndian.Uint32(p[4:]))
+			return fmt.Errorf("%w: %w: it takes no more calls (code %d)", errGone, errRefused, binary.BigEndian.Uint32(p[4:]))
 		}
 	case frameWindowUpdate:
 		return c.takeWindow(stream, p)

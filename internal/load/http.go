@@ -10,6 +10,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"time"
 )
 
 // A connection's buffer holds a small answer whole. It grows for those that have
@@ -43,7 +44,9 @@ func (l *HTTPLink) Message(path string, header []string, body []byte) *Message {
 	}
 	fmt.Fprintf(&b, "Content-Length: %d\r\n\r\n", len(body))
 	b.Write(body)
-	return &Message{wire: b.Bytes()}
+	m := &Message{wire: b.Bytes()}
+	m.hole = findHole(m.wire)
+	return m
 }
 
 // Conns returns n connections.
@@ -60,6 +63,10 @@ func (l *HTTPLink) Conns(n int) ([]Conn, error) {
 type httpConn struct {
 	link *HTTPLink
 	buf  []byte
+	head []byte // of a request that was filled in
+
+	use  sync.Mutex    // held by an exchange
+	last time.Duration // when it ended
 
 	mu     sync.Mutex // protects the fields below
 	conn   net.Conn   // nil before the first use, after an error or an answer that closes it
@@ -68,9 +75,15 @@ type httpConn struct {
 
 // Do makes one exchange. An answer that is an HTTP error is a *StatusError.
 func (c *httpConn) Do(ctx context.Context, m *Message, x *Exchange) error {
+	c.use.Lock()
+	defer c.use.Unlock()
 	x.begin()
+	if c.conn != nil && x.Start-c.last > restAfter {
+		c.rest()
+	}
 	err := c.exchange(ctx, m, x)
 	x.Done = Now()
+	c.last = x.Done
 	return err
 }
 
@@ -80,7 +93,7 @@ func (c *httpConn) exchange(ctx context.Context, m *Message, x *Exchange) error 
 			return err
 		}
 	}
-	if _, err := c.conn.Write(m.wire); err != nil {
+	if err := c.write(m, x.Sequence); err != nil {
 		c.hangUp()
 		return err
 	}
@@ -105,6 +118,19 @@ func (c *httpConn) exchange(ctx context.Context, m *Message, x *Exchange) error 
 	if err == nil && h.status/100 != 2 {
 		return &StatusError{Code: h.status, Body: said}
 	}
+	return err
+}
+
+// write sends a request, with its sequence filled in if it has one.
+func (c *httpConn) write(m *Message, s Sequence) error {
+	if s.ID == 0 || m.hole == 0 {
+		_, err := c.conn.Write(m.wire)
+		return err
+	}
+	end := m.hole + len(sequenceHole)
+	c.head = append(append(c.head[:0], m.wire[:m.hole]...), s.appendJSON(nil)...)
+	rest := net.Buffers{c.head, m.wire[end:]}
+	_, err := rest.WriteTo(c.conn)
 	return err
 }
 

@@ -1,0 +1,63 @@
+package load
+
+import (
+	"bytes"
+	"strconv"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// A Sequence says where in a sequence of related requests one stands. The zero
+// value is no sequence.
+type Sequence struct {
+	ID         uint64
+	Start, End bool
+}
+
+// SequenceHole are the parameters that leave room for a sequence in the JSON of a
+// request: the largest there are.
+func SequenceHole() map[string]any {
+	return map[string]any{"sequence_end": false, "sequence_id": ^uint64(0), "sequence_start": false}
+}
+
+// sequenceHole is how SequenceHole is written: names in order, no blanks.
+const sequenceHole = `"sequence_end":false,"sequence_id":18446744073709551615,"sequence_start":false`
+
+// findHole returns where a request has room for a sequence; 0 when it has none.
+func findHole(wire []byte) int { return max(0, bytes.Index(wire, []byte(sequenceHole))) }
+
+// appendJSON appends the members, as many bytes as the hole has: JSON does not
+// mind blanks.
+func (s Sequence) appendJSON(b []byte) []byte {
+	from := len(b)
+	b = append(b, `"sequence_end":`...)
+	b = strconv.AppendBool(b, s.End)
+	b = append(b, `,"sequence_id":`...)
+	b = strconv.AppendUint(b, s.ID, 10)
+	b = append(b, `,"sequence_start":`...)
+	b = strconv.AppendBool(b, s.Start)
+	for len(b)-from < len(sequenceHole) {
+		b = append(b, ' ')
+	}
+	return b
+}
+
+// appendProto appends the parameters of a ModelInferRequest.
+func (s Sequence) appendProto(b []byte) []byte {
+	b = appendEntry(b, "sequence_id", protowire.AppendVarint([]byte{fieldInt << 3}, s.ID))
+	b = appendEntry(b, "sequence_start", protowire.AppendVarint([]byte{fieldBool << 3}, protowire.EncodeBool(s.Start)))
+	return appendEntry(b, "sequence_end", protowire.AppendVarint([]byte{fieldBool << 3}, protowire.EncodeBool(s.End)))
+}
+
+const fieldInt = 2 // of InferParameter
+
+// appendEntry appends an entry of the parameters; both requests and answers have
+// them under the same number.
+func appendEntry(b []byte, name string, value []byte) []byte {
+	b = protowire.AppendTag(b, fieldParameters, protowire.BytesType)
+	b = protowire.AppendVarint(b, uint64(protowire.SizeBytes(len(name))+protowire.SizeBytes(len(value))+2))
+	b = protowire.AppendTag(b, fieldKey, protowire.BytesType)
+	b = protowire.AppendString(b, name)
+	b = protowire.AppendTag(b, fieldValue, protowire.BytesType)
+	return protowire.AppendBytes(b, value)
+}
