@@ -138,6 +138,7 @@ func (f *perfFlags) run(cmd *cobra.Command, settings *perf.Settings) error {
 		}
 		fmt.Fprintln(out, ".")
 	}
+	settings.Plan.Async = session.Async()
 	perf.WriteBanner(out, settings, session.Decoupled())
 	view := f.pictures.startLive(ctx, stop, settings, stderr)
 	defer view.Close()

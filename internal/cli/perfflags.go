@@ -25,9 +25,13 @@ type perfFlags struct {
 	rate           string
 	distribution   string
 	intervals      string
+	periodic       string
+	period         int
 	binarySearch   bool
 	threshold      float64
-	callers        int // -t
+	callers        int  // -t
+	dynamic        bool // -d
+	maxCallers     int  // -c
 	maxOutstanding int
 	clock          string
 	seed           uint64
@@ -57,6 +61,9 @@ type perfFlags struct {
 	headers      []string
 	compression  string
 	shared       string
+	outputSize   int
+	sequence     perfSequences
+	trace        perfTrace
 	tls          perfTLS
 
 	verbose    int
@@ -93,6 +100,8 @@ func (f *perfFlags) add(cmd *cobra.Command) {
 	g.text(&f.distribution, "request-distribution", perf.Constant, "gaps of the open loop, `constant|poisson`")
 	g.text(&f.intervals, "request-intervals", "", "open loop with the gaps of a `file`, microseconds one a line, over and over")
 	f.perfReplay.add(g)
+	g.text(&f.periodic, "periodic-concurrency-range", "", "requests that are joined by more, as `start:end:step`, each sent once over a stream; for --profile-export-file")
+	g.number(&f.period, "request-period", 10, "`answers` that the last requests of --periodic-concurrency-range must have seen before more are sent")
 	g.toggle(&f.binarySearch, "binary-search", "look for the highest level within --latency-threshold, to the precision of step")
 	g.set.Float64VarP(&f.threshold, "latency-threshold", "l", 0, "`milliseconds` of latency that end the search; 0 means none")
 	g.note("latency-threshold")
@@ -128,6 +137,7 @@ func (f *perfFlags) add(cmd *cobra.Command) {
 
 	f.addData(cmd)
 	f.addOutput(cmd)
+	f.trace.add(group(cmd, "Tracing"))
 	addRefused(group(cmd, "Not here"))
 	f.addOld(cmd.Flags())
 }
@@ -147,7 +157,9 @@ func (f *perfFlags) addData(cmd *cobra.Command) {
 	g.set.StringArrayVarP(&f.headers, "header", "H", nil, "`Name:value` to send along, as HTTP header or gRPC metadata")
 	g.note("header")
 	g.text(&f.compression, "grpc-compression-algorithm", "none", "gRPC: `none|gzip|deflate`")
-	g.text(&f.shared, "shared-memory", "none", "`none`; shared memory is not used yet")
+	g.text(&f.shared, "shared-memory", "none", "`none|system`: pass tensors in shared memory to a server on this machine that takes it")
+	g.number(&f.outputSize, "output-shared-memory-size", 100<<10, "`bytes` of shared memory for an output whose size the model does not tell")
+	f.sequence.add(group(cmd, "Sequences"))
 	f.tls.add(group(cmd, "TLS"))
 }
 
@@ -179,16 +191,12 @@ func addRefused(g *flagGroup) {
 			}
 		}
 	}
-	refuse("sequences of requests are not made yet", true, "sequence-length", "sequence-length-variation", "sequence-id-range", "num-of-sequences")
-	refuse("sequences of requests are not made yet", false, "serial-sequences")
-	refuse("perf does not change a server's trace settings yet", true, "trace-level", "trace-rate", "trace-count", "log-frequency")
 	refuse("it goes with --service-kind=triton_c_api, which runs a Triton library inside the tool; start a server instead", true, "triton-server-directory", "model-repository")
 	refuse("statistics of models that a model calls are not told apart yet", true, "bls-composing-models")
 	refuse("it goes with --service-kind=openai, which is not spoken here", true, "endpoint", "session-concurrency")
 	refuse("it goes with --service-kind=openai, which is not spoken here", false, "fixed-schedule")
 	refuse("several processes in step are not supported; one process makes the load of many", false, "enable-mpi")
-	refuse("groups of growing load are not made yet; --concurrency-range measures level by level", true, "periodic-concurrency-range", "request-period")
-	g.ignored("model-signature-name", "output-shared-memory-size", "max-threads")
+	g.ignored("model-signature-name", "max-threads")
 }
 
 // addOld adds the short flags that perf_analyzer keeps from its first versions.
@@ -196,9 +204,8 @@ func (f *perfFlags) addOld(set *pflag.FlagSet) {
 	set.IntVarP(&f.callers, "callers", "t", 0, "")
 	set.BoolVarP(&f.zero, "zero", "z", false, "")
 	set.StringVar(&f.folder, "data-directory", "", "")
-	set.VarP(&refused{"use --concurrency-range start:end with --latency-threshold"}, "dynamic", "d", "")
-	set.Lookup("dynamic").NoOptDefVal = "true"
-	set.VarP(&refused{"use --concurrency-range start:end"}, "max-concurrency", "c", "")
+	set.BoolVarP(&f.dynamic, "dynamic", "d", false, "")
+	set.IntVarP(&f.maxCallers, "max-concurrency", "c", 0, "")
 	for _, name := range []string{"callers", "zero", "data-directory", "dynamic", "max-concurrency"} {
 		set.Lookup(name).Hidden = true
 	}

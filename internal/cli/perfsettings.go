@@ -29,6 +29,8 @@ func (f *perfFlags) settings(cmd *cobra.Command) (*perf.Settings, error) {
 	b.load(s)
 	b.plan(s)
 	b.data(s)
+	s.Sequences = b.sequences()
+	s.Sync = f.sync
 	b.stats(s)
 	b.replay(s)
 	b.metrics(s)
@@ -105,18 +107,23 @@ func (b *perfBuilder) target(s *perf.Settings) {
 	if f.compression != "none" {
 		s.Compression = f.compression
 	}
-	b.choice("shared-memory", f.shared, "none")
+	b.wrong(f.shared == "cuda", "--shared-memory=cuda is not supported: it hands over memory of a GPU; system shares memory of this machine")
+	if f.shared != "cuda" {
+		b.choice("shared-memory", f.shared, "none", "system")
+	}
+	s.SharedMemory, s.OutputSize = f.shared == "system", f.outputSize
+	s.Trace = f.trace.settings(b.given)
 }
 
 func (b *perfBuilder) load(s *perf.Settings) {
 	f := b.flags
 	modes := 0
-	for _, name := range []string{"concurrency-range", "request-rate-range", "request-intervals", "callers"} {
+	for _, name := range []string{"concurrency-range", "request-rate-range", "request-intervals", "periodic-concurrency-range", "callers"} {
 		if b.given(name) {
 			modes++
 		}
 	}
-	b.wrong(modes > 1, "--concurrency-range, --request-rate-range and --request-intervals are different loads: give one of them")
+	b.wrong(modes > 1, "--concurrency-range, --request-rate-range, --request-intervals and --periodic-concurrency-range are different loads: give one of them")
 	b.choice("request-distribution", f.distribution, perf.Constant, perf.Poisson)
 	var err error
 	switch {
@@ -130,11 +137,18 @@ func (b *perfBuilder) load(s *perf.Settings) {
 		s.Mode, s.Distribution = perf.Intervals, perf.File
 		s.Intervals, err = readIntervals(f.intervals)
 		s.Range = perf.RateOf(s.Intervals)
+	case f.periodic != "":
+		s.Mode = perf.Periodic
+		s.Periodic, s.Range, err = parsePeriodic(f.periodic, f.period)
 	default:
 		text := f.concurrency
 		if f.callers > 0 {
 			text = strconv.Itoa(f.callers)
 		}
+		if f.dynamic {
+			text = fmt.Sprintf("%d:%d", max(1, f.callers), f.maxCallers)
+		}
+		b.wrong(b.given("max-concurrency") && !f.dynamic, "-c goes with -d; --concurrency-range start:end says the same")
 		s.Mode = perf.Concurrency
 		s.Range, err = perf.ParseRange(text, true)
 	}
@@ -176,10 +190,13 @@ func (b *perfBuilder) plan(s *perf.Settings) {
 	if s.Plan.Ranged {
 		s.Plan.Limit = s.Range.End
 	}
-	if s.Mode != perf.Concurrency {
+	if (perf.Load{Mode: s.Mode}).Open() {
 		s.Plan.LatencyClock = f.clock
 	}
-	if f.requestCount > 0 {
+	if s.Mode == perf.Periodic {
+		s.Plan.RequestCount = int64(s.Periodic.End)
+	}
+	if s.Plan.RequestCount > 0 {
 		s.Plan.Mode = perf.RequestCount
 	}
 }

@@ -3,7 +3,7 @@ package cli
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
+	"encoding/pem"
 	"fmt"
 	"os"
 
@@ -30,9 +30,9 @@ func (f *perfTLS) add(g *flagGroup) {
 	g.number(&f.verifyHost, "ssl-https-verify-host", 2, "https: `0 to 2`; 0 and 1 take a certificate of another host")
 	g.text(&f.httpsRoots, "ssl-https-ca-certificates-file", "", "https: `file` with the certificates to trust (default: the system's)")
 	g.text(&f.httpsChain, "ssl-https-client-certificate-file", "", "https: `file` with the client's certificate")
-	g.text(&f.httpsChType, "ssl-https-client-certificate-type", "PEM", "https: `PEM`")
+	g.text(&f.httpsChType, "ssl-https-client-certificate-type", pemForm, "https: `PEM|DER`")
 	g.text(&f.httpsKey, "ssl-https-private-key-file", "", "https: `file` with the key of the client's certificate")
-	g.text(&f.httpsKeyType, "ssl-https-private-key-type", "PEM", "https: `PEM`")
+	g.text(&f.httpsKeyType, "ssl-https-private-key-type", pemForm, "https: `PEM|DER`")
 }
 
 // config returns what the flags say; nil when there is no TLS.
@@ -41,15 +41,17 @@ func (f *perfTLS) config(protocol string, byURL bool) (*tls.Config, error) {
 		if !f.grpc && !byURL {
 			return nil, nil
 		}
-		return tlsConfig("ssl-grpc-root-certifications-file", f.grpcRoots, f.grpcChain, f.grpcKey)
+		return tlsConfig("ssl-grpc-root-certifications-file", f.grpcRoots, tlsFile{f.grpcChain, pemForm}, tlsFile{f.grpcKey, pemForm})
 	}
 	if !byURL {
 		return nil, nil
 	}
-	if f.httpsChType != "PEM" || f.httpsKeyType != "PEM" {
-		return nil, errors.New("--ssl-https-client-certificate-type and --ssl-https-private-key-type take PEM only")
+	for _, kind := range []string{f.httpsChType, f.httpsKeyType} {
+		if kind != pemForm && kind != derForm {
+			return nil, fmt.Errorf("--ssl-https-client-certificate-type and --ssl-https-private-key-type take PEM or DER, not %q", kind)
+		}
 	}
-	c, err := tlsConfig("ssl-https-ca-certificates-file", f.httpsRoots, f.httpsChain, f.httpsKey)
+	c, err := tlsConfig("ssl-https-ca-certificates-file", f.httpsRoots, tlsFile{f.httpsChain, f.httpsChType}, tlsFile{f.httpsKey, f.httpsKeyType})
 	if err != nil {
 		return nil, err
 	}
@@ -61,26 +63,57 @@ func (f *perfTLS) config(protocol string, byURL bool) (*tls.Config, error) {
 	return c, nil
 }
 
-func tlsConfig(flag, roots, chain, key string) (*tls.Config, error) {
+// The forms that certificates and keys come in.
+const (
+	pemForm = "PEM"
+	derForm = "DER"
+)
+
+// A tlsFile is a file with a certificate or a key, in its form.
+type tlsFile struct{ path, form string }
+
+// read returns the file in PEM.
+func (f tlsFile) read(block string) ([]byte, error) {
+	data, err := os.ReadFile(f.path)
+	if err != nil || f.form == pemForm {
+		return data, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: block, Bytes: data}), nil
+}
+
+func tlsConfig(flag, roots string, chain, key tlsFile) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if roots != "" {
-		pem, err := os.ReadFile(roots)
+		trusted, err := os.ReadFile(roots)
 		if err != nil {
 			return nil, fmt.Errorf("--%s: %w", flag, err)
 		}
 		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(pem) {
+		if !c.RootCAs.AppendCertsFromPEM(trusted) {
 			return nil, fmt.Errorf("--%s %s has no certificate in PEM", flag, roots)
 		}
 	}
-	if chain != "" || key != "" {
-		pair, err := tls.LoadX509KeyPair(chain, key)
+	if chain.path != "" || key.path != "" {
+		pair, err := keyPair(chain, key)
 		if err != nil {
 			return nil, fmt.Errorf("the client's certificate and key: %w", err)
 		}
 		c.Certificates = []tls.Certificate{pair}
 	}
 	return c, nil
+}
+
+func keyPair(chain, key tlsFile) (tls.Certificate, error) {
+	// Go tries all forms of keys under that name.
+	own, err := key.read("PRIVATE KEY")
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	cert, err := chain.read("CERTIFICATE")
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.X509KeyPair(cert, own)
 }
 
 // anyHost takes certificates of any host that a trusted authority has signed.

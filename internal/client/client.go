@@ -29,6 +29,12 @@ type API interface {
 	Config(ctx context.Context, name, version string) (*modelpb.ModelConfig, error)
 	// Statistics returns what the server has counted for a model, by version.
 	Statistics(ctx context.Context, name, version string) ([]*pb.ModelStatistics, error)
+	// Register makes the shared memory with that key known to the server by
+	// name; Unregister makes it forget.
+	Register(ctx context.Context, name, key string, size int) error
+	Unregister(ctx context.Context, name string) error
+	// Trace changes the server's trace settings.
+	Trace(ctx context.Context, settings map[string]string) error
 	// Close ends the connections.
 	Close() error
 }

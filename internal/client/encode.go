@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 
 	"google.golang.org/protobuf/proto"
 
+	"shoal/internal/load"
 	pb "shoal/internal/protocol/kservegrpc/inferencepb"
 	"shoal/internal/tensor"
 )
@@ -16,9 +18,37 @@ type Request struct {
 	Model, Version string // an empty version means the newest
 	ID             string
 	Inputs         []Tensor
-	// Outputs are the names wanted; none means all.
-	Outputs    []string
+	// Outputs are those wanted; none means all.
+	Outputs    []Output
 	Parameters []Parameter
+	// Sequenced leaves room in the JSON for a sequence, which is filled in when
+	// the request is sent.
+	Sequenced bool
+}
+
+// An Output is a tensor that is wanted. One with a place is written there by the
+// server, not sent.
+type Output struct {
+	Name  string
+	Place *Place
+}
+
+// A Place is a stretch of shared memory that the server knows by the region's
+// name.
+type Place struct {
+	Region       string
+	Offset, Size int
+}
+
+func (p *Place) parameters() []Parameter {
+	if p == nil {
+		return nil
+	}
+	list := []Parameter{{"shared_memory_region", p.Region}, {"shared_memory_byte_size", int64(p.Size)}}
+	if p.Offset > 0 {
+		list = append(list, Parameter{"shared_memory_offset", int64(p.Offset)})
+	}
+	return list
 }
 
 // A Tensor is an input with its values as the wire has them: little-endian and
@@ -28,6 +58,8 @@ type Tensor struct {
 	Type  tensor.Type
 	Shape tensor.Shape
 	Data  []byte
+	// Place, unless nil, is where the server finds the data, which is not sent.
+	Place *Place
 }
 
 // A Parameter is a value that goes to the model's backend with the request:
@@ -77,14 +109,23 @@ func EncodeHTTP(r *Request, in, out Format) (path string, header []Header, body 
 	if len(r.Outputs) == 0 && out == Binary {
 		doc.Parameters["binary_data_output"] = true
 	}
-	for _, name := range r.Outputs {
-		doc.Outputs = append(doc.Outputs, jsonOutput{name, map[string]any{"binary_data": out == Binary}})
+	if r.Sequenced {
+		maps.Copy(doc.Parameters, load.SequenceHole())
+	}
+	for _, o := range r.Outputs {
+		p := members(o.Place)
+		if p == nil {
+			p = map[string]any{"binary_data": out == Binary}
+		}
+		doc.Outputs = append(doc.Outputs, jsonOutput{o.Name, p})
 	}
 	var tail []byte
 	for i := range r.Inputs {
 		t := &r.Inputs[i]
 		j := jsonInput{Name: t.Name, Shape: t.Shape, Datatype: t.Type.String()}
-		if in == Binary {
+		if t.Place != nil {
+			j.Parameters = members(t.Place)
+		} else if in == Binary {
 			j.Parameters = map[string]any{"binary_data_size": len(t.Data)}
 			tail = append(tail, t.Data...)
 		} else if j.Data, err = AppendJSON(nil, t.Type, t.Data); err != nil {
@@ -97,10 +138,23 @@ func EncodeHTTP(r *Request, in, out Format) (path string, header []Header, body 
 		return "", nil, nil, err
 	}
 	header = []Header{{"Content-Type", "application/json"}}
-	if in == Binary {
+	if in == Binary && tail != nil {
 		header = []Header{{"Content-Type", "application/octet-stream"}, {"Inference-Header-Content-Length", fmt.Sprint(len(text))}}
 	}
 	return modelPath(r.Model, r.Version) + "/infer", header, append(text, tail...), nil
+}
+
+// members returns the parameters of a tensor that is in shared memory; nil when
+// it is not.
+func members(p *Place) map[string]any {
+	var list map[string]any
+	for _, v := range p.parameters() {
+		if list == nil {
+			list = make(map[string]any)
+		}
+		list[v.Name] = v.Value
+	}
+	return list
 }
 
 // marshal writes JSON without the escapes that are meant for HTML.
@@ -116,25 +170,45 @@ func marshal(v any) ([]byte, error) {
 // its raw contents.
 func EncodeGRPC(r *Request) ([]byte, error) {
 	m := &pb.ModelInferRequest{ModelName: r.Model, ModelVersion: r.Version, Id: r.ID}
-	for _, p := range r.Parameters {
+	var err error
+	if m.Parameters, err = parameters(r.Parameters); err != nil {
+		return nil, err
+	}
+	for i := range r.Inputs {
+		t := &r.Inputs[i]
+		in := &pb.ModelInferRequest_InferInputTensor{Name: t.Name, Datatype: t.Type.String(), Shape: t.Shape}
+		if in.Parameters, err = parameters(t.Place.parameters()); err != nil {
+			return nil, err
+		}
+		if t.Place == nil {
+			m.RawInputContents = append(m.RawInputContents, t.Data)
+		}
+		m.Inputs = append(m.Inputs, in)
+	}
+	for _, o := range r.Outputs {
+		out := &pb.ModelInferRequest_InferRequestedOutputTensor{Name: o.Name}
+		if out.Parameters, err = parameters(o.Place.parameters()); err != nil {
+			return nil, err
+		}
+		m.Outputs = append(m.Outputs, out)
+	}
+	return proto.Marshal(m)
+}
+
+// parameters returns a list as the protocol has it; nil when it is empty.
+func parameters(list []Parameter) (map[string]*pb.InferParameter, error) {
+	var all map[string]*pb.InferParameter
+	for _, p := range list {
 		v, err := parameter(p)
 		if err != nil {
 			return nil, err
 		}
-		if m.Parameters == nil {
-			m.Parameters = make(map[string]*pb.InferParameter)
+		if all == nil {
+			all = make(map[string]*pb.InferParameter)
 		}
-		m.Parameters[p.Name] = v
+		all[p.Name] = v
 	}
-	for i := range r.Inputs {
-		t := &r.Inputs[i]
-		m.Inputs = append(m.Inputs, &pb.ModelInferRequest_InferInputTensor{Name: t.Name, Datatype: t.Type.String(), Shape: t.Shape})
-		m.RawInputContents = append(m.RawInputContents, t.Data)
-	}
-	for _, name := range r.Outputs {
-		m.Outputs = append(m.Outputs, &pb.ModelInferRequest_InferRequestedOutputTensor{Name: name})
-	}
-	return proto.Marshal(m)
+	return all, nil
 }
 
 func parameter(p Parameter) (*pb.InferParameter, error) {

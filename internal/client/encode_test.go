@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -15,7 +16,7 @@ import (
 
 func sample() *Request {
 	return &Request{
-		Model: "m/x", Version: "3", Outputs: []string{"OUT"},
+		Model: "m/x", Version: "3", Outputs: []Output{{Name: "OUT"}},
 		Inputs: []Tensor{
 			{Name: "A", Type: tensor.Int16, Shape: tensor.Shape{1, 2}, Data: []byte{1, 0, 0xff, 0xff}},
 			{Name: "S", Type: tensor.Bytes, Shape: tensor.Shape{1, 2}, Data: AppendString(AppendString(nil, "a<b"), "")},
@@ -179,4 +180,41 @@ func FuzzStrings(f *testing.F) {
 			t.Errorf("got %q from %q", again, data)
 		}
 	})
+}
+
+func TestTensorsInSharedMemoryAreNamedNotSent(t *testing.T) {
+	r := &Request{
+		Model:   "m",
+		Inputs:  []Tensor{{Name: "IN", Type: tensor.FP32, Shape: tensor.Shape{1, 2}, Data: make([]byte, 8), Place: &Place{Region: "in", Offset: 16, Size: 8}}},
+		Outputs: []Output{{Name: "OUT", Place: &Place{Region: "out", Size: 64}}},
+	}
+	_, header, body, err := EncodeHTTP(r, Binary, Binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"inputs":[{"name":"IN","shape":[1,2],"datatype":"FP32","parameters":{"shared_memory_byte_size":8,"shared_memory_offset":16,"shared_memory_region":"in"}}],` +
+		`"outputs":[{"name":"OUT","parameters":{"shared_memory_byte_size":64,"shared_memory_region":"out"}}]}`
+	if string(body) != want || len(header) != 1 || header[0].Value != "application/json" {
+		t.Errorf("got %v %s, want %s and nothing behind it", header, body, want)
+	}
+	data, err := EncodeGRPC(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m pb.ModelInferRequest
+	if err := proto.Unmarshal(data, &m); err != nil {
+		t.Fatal(err)
+	}
+	in, out := m.Inputs[0].Parameters, m.Outputs[0].Parameters
+	if len(m.RawInputContents) != 0 || in["shared_memory_region"].GetStringParam() != "in" || in["shared_memory_offset"].GetInt64Param() != 16 ||
+		in["shared_memory_byte_size"].GetInt64Param() != 8 || out["shared_memory_region"].GetStringParam() != "out" {
+		t.Errorf("got %v, want both tensors named", &m)
+	}
+}
+
+func TestSequencedRequestsHaveRoomForTheirSequence(t *testing.T) {
+	_, _, body, err := EncodeHTTP(&Request{Model: "m", Sequenced: true}, Binary, Binary)
+	if err != nil || !strings.Contains(string(body), `"sequence_end":false,"sequence_id":18446744073709551615,"sequence_start":false`) {
+		t.Errorf("got %s, %v, want the hole that is filled in when it is sent", body, err)
+	}
 }

@@ -70,6 +70,31 @@ func (c *grpcAPI) Statistics(ctx context.Context, name, version string) ([]*pb.M
 	return m.GetModelStats(), plain(err)
 }
 
+func (c *grpcAPI) Register(ctx context.Context, name, key string, size int) error {
+	ctx, cancel := c.question(ctx)
+	defer cancel()
+	_, err := c.SystemSharedMemoryRegister(ctx, &pb.SystemSharedMemoryRegisterRequest{Name: name, Key: key, ByteSize: uint64(size)})
+	return plain(err)
+}
+
+func (c *grpcAPI) Unregister(ctx context.Context, name string) error {
+	ctx, cancel := c.question(ctx)
+	defer cancel()
+	_, err := c.SystemSharedMemoryUnregister(ctx, &pb.SystemSharedMemoryUnregisterRequest{Name: name})
+	return plain(err)
+}
+
+func (c *grpcAPI) Trace(ctx context.Context, settings map[string]string) error {
+	ctx, cancel := c.question(ctx)
+	defer cancel()
+	req := &pb.TraceSettingRequest{Settings: make(map[string]*pb.TraceSettingRequest_SettingValue)}
+	for name, value := range settings {
+		req.Settings[name] = &pb.TraceSettingRequest_SettingValue{Value: []string{value}}
+	}
+	_, err := c.TraceSetting(ctx, req)
+	return plain(err)
+}
+
 func (c *grpcAPI) Close() error { return c.conn.Close() }
 
 func (c *grpcAPI) question(ctx context.Context) (context.Context, context.CancelFunc) {

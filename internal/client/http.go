@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -76,34 +77,76 @@ func modelPath(name, version string) string {
 	return path
 }
 
+func (c *httpAPI) Register(ctx context.Context, name, key string, size int) error {
+	_, err := c.call(ctx, http.MethodPost, memoryPath(name)+"/register", map[string]any{"key": key, "offset": 0, "byte_size": size})
+	return err
+}
+
+func (c *httpAPI) Unregister(ctx context.Context, name string) error {
+	_, err := c.call(ctx, http.MethodPost, memoryPath(name)+"/unregister", nil)
+	return err
+}
+
+func memoryPath(name string) string { return "/v2/systemsharedmemory/region/" + url.PathEscape(name) }
+
+func (c *httpAPI) Trace(ctx context.Context, settings map[string]string) error {
+	say := make(map[string]any)
+	for name, value := range settings {
+		say[name] = value
+		if name == "trace_level" { // the only one that may have several values
+			say[name] = []string{value}
+		}
+	}
+	_, err := c.call(ctx, http.MethodPost, "/v2/trace/setting", say)
+	return err
+}
+
 // ask gets a path and reads the JSON that it answers with, which is that of the
 // message; fields that are not known here are passed over.
 func (c *httpAPI) ask(ctx context.Context, path string, m proto.Message) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+path, http.NoBody)
+	body, err := c.call(ctx, http.MethodGet, path, nil)
 	if err != nil {
 		return err
+	}
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(body, m); err != nil {
+		return fmt.Errorf("the answer to GET %s is not what a v2 server gives: %w", path, err)
+	}
+	return nil
+}
+
+// call makes a request, with what is said as JSON unless it is nil, and returns
+// the answer's body.
+func (c *httpAPI) call(ctx context.Context, method, path string, say any) ([]byte, error) {
+	var sent io.Reader = http.NoBody
+	if say != nil {
+		text, err := marshal(say)
+		if err != nil {
+			return nil, err
+		}
+		sent = bytes.NewReader(text)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, c.base+path, sent)
+	if err != nil {
+		return nil, err
 	}
 	for _, h := range c.header {
 		req.Header.Add(h.Name, h.Value)
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return unreachable(err)
+		return nil, unreachable(err)
 	}
 	defer func() { _ = resp.Body.Close() }() // it was read, or is not wanted
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	switch {
 	case err != nil:
-		return fmt.Errorf("the answer to GET %s broke off: %w", path, err)
+		return nil, fmt.Errorf("the answer to %s %s broke off: %w", method, path, err)
 	case len(body) > maxAnswer:
-		return fmt.Errorf("the answer to GET %s has more than %d bytes", path, maxAnswer)
+		return nil, fmt.Errorf("the answer to %s %s has more than %d bytes", method, path, maxAnswer)
 	case resp.StatusCode != http.StatusOK:
-		return errors.New(ErrorText(resp.StatusCode, body))
+		return nil, errors.New(ErrorText(resp.StatusCode, body))
 	}
-	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(body, m); err != nil {
-		return fmt.Errorf("the answer to GET %s is not what a v2 server gives: %w", path, err)
-	}
-	return nil
+	return body, nil
 }
 
 // ErrorText returns what an HTTP error says: the server's own words where the

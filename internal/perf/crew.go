@@ -18,6 +18,8 @@ type crew struct {
 	limit    int64
 	order    []int32   // which message is sent when; nil: in turn
 	workers  []*worker // all there may be; in an open loop many stay idle
+	// sequences, unless nil, makes the requests parts of sequences.
+	sequences *sequencer
 
 	stopping chan struct{}
 	stopOnce sync.Once
@@ -34,6 +36,8 @@ type crew struct {
 	maxBusy  int           // since it was last asked for
 	freed    chan struct{} // buffered 1: a worker became idle
 	overload bool          // a request was due while every worker was busy
+	slots    []*sequence   // open loop: the sequences under way
+	turn     int           // the one that is asked next
 }
 
 // newCrew returns a crew with a worker for each connection. After limit requests
@@ -44,17 +48,30 @@ func newCrew(conns []load.Conn, messages []*load.Message, limit int64, keep bool
 		stopping: make(chan struct{}), done: make(chan struct{}), freed: make(chan struct{}, 1),
 	}
 	for _, conn := range conns {
-		w := &worker{conn: conn}
+		w := &worker{conn: conn, keep: keep}
 		w.x.Keep = keep
 		c.workers = append(c.workers, w)
 	}
 	return c
 }
 
+// expect makes the workers hold each answer against check.
+func (c *crew) expect(check func(message int, answer []byte) error) {
+	for _, w := range c.workers {
+		w.check, w.x.Keep = check, true
+	}
+}
+
 // startClosed lets every worker send until the crew is stopped.
 func (c *crew) startClosed(ctx context.Context) {
 	for _, w := range c.workers {
-		c.wg.Go(func() { c.loop(ctx, w) })
+		c.wg.Go(func() {
+			if c.sequences != nil {
+				c.loopSequences(ctx, w)
+			} else {
+				c.loop(ctx, w)
+			}
+		})
 	}
 	go c.finish()
 }

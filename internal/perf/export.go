@@ -19,6 +19,7 @@ import (
 // An exported request is kept with its answer for the profile export.
 type exported struct {
 	message  int // which of the messages
+	sequence uint64
 	at       time.Duration
 	arrivals []time.Duration
 	answer   []byte
@@ -63,6 +64,7 @@ type (
 	}
 	exportRequest struct {
 		Timestamp int64                        `json:"timestamp"`
+		Sequence  uint64                       `json:"sequence_id,omitempty"`
 		Inputs    map[string]json.RawMessage   `json:"request_inputs"`
 		Arrivals  []int64                      `json:"response_timestamps"`
 		Outputs   []map[string]json.RawMessage `json:"response_outputs"`
@@ -83,8 +85,11 @@ func (s *Session) WriteExport(w io.Writer, version string) error {
 	}
 	for _, e := range s.exported {
 		out := exportExperiment{Experiment: exportLoad{e.load.Mode, e.load.Value}, Requests: []exportRequest{}}
-		if e.load.Mode == Intervals {
+		switch e.load.Mode {
+		case Intervals:
 			out.Experiment.Mode = RequestRate
+		case Periodic:
+			out.Experiment.Mode = Concurrency
 		}
 		for _, b := range e.boundaries {
 			out.Boundaries = append(out.Boundaries, b.UnixNano())
@@ -94,7 +99,7 @@ func (s *Session) WriteExport(w io.Writer, version string) error {
 			if err != nil {
 				return fmt.Errorf("an answer cannot be written down: %w", err)
 			}
-			request := exportRequest{Timestamp: load.At(r.at).UnixNano(), Inputs: inputs[r.message], Outputs: []map[string]json.RawMessage{outputs}}
+			request := exportRequest{Timestamp: load.At(r.at).UnixNano(), Sequence: r.sequence, Inputs: inputs[r.message], Outputs: []map[string]json.RawMessage{outputs}}
 			for _, a := range r.arrivals {
 				request.Arrivals = append(request.Arrivals, load.At(a).UnixNano())
 			}

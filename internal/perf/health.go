@@ -17,6 +17,7 @@ type health struct {
 	fault       string // of the last failure that says the request is wrong
 	silentSince time.Duration
 	silentFails int64 // failures since the last answer
+	fatal       string
 }
 
 const (
@@ -34,6 +35,9 @@ func (h *health) fail(f failure) {
 	if f.fault {
 		h.fault = f.cause
 	}
+	if f.fatal {
+		h.fatal = f.cause
+	}
 }
 
 // tick looks at a tenth of a second with so many answers.
@@ -44,6 +48,8 @@ func (h *health) tick(now time.Duration, answered int64) {
 	}
 	switch {
 	case h.why != "":
+	case h.fatal != "":
+		h.why = h.fatal
 	case h.answered == 0 && h.fault != "":
 		h.why = h.fault // another request would be as wrong
 	case h.answered == 0 && h.failed >= hopeless:

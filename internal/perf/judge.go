@@ -100,6 +100,7 @@ func (w *Window) add(o *Window) {
 	w.Requests += o.Requests
 	w.Rows += o.Rows
 	w.Responses += o.Responses
+	w.Sequences += o.Sequences
 	w.Failed += o.Failed
 	for cause, n := range o.Errors {
 		w.countError(cause, n)

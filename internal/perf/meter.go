@@ -161,6 +161,7 @@ func (c *clamp) take(m *meter, w *Window) {
 			m.health.fail(f)
 		}
 		m.exported = append(m.exported, export...)
+		worker.conn.Tend()
 	}
 	m.health.tick(now, w.Requests-before)
 	w.cut(now-m.cut, w.Requests-before, w.Rows-rowsBefore, m.tick)
@@ -186,6 +187,9 @@ func (m *meter) count(w *Window, r *record) {
 	w.Requests++
 	w.Rows += m.session.rowsOf(r.message)
 	w.Responses += int64(r.responses)
+	if r.ended {
+		w.Sequences++
+	}
 	latency := r.done - r.start
 	if m.load.Open() {
 		w.FromSend.Record(latency)

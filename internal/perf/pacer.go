@@ -9,10 +9,16 @@ import (
 // startOpen hands out requests when they are due, from now on. Workers get their
 // goroutines when they are first needed. The crew closes the alarm.
 func (c *crew) startOpen(ctx context.Context, s schedule, alarm alarm) {
+	if c.sequences != nil {
+		for range c.sequences.rules.Count {
+			c.slots = append(c.slots, c.sequences.begin())
+		}
+	}
 	c.wg.Go(func() {
 		defer c.dismiss()
 		defer alarm.close()
 		c.pace(ctx, s, alarm)
+		c.closeSequences()
 	})
 	// A pacer that sleeps must hear of the end.
 	stop := context.AfterFunc(ctx, c.stop)
@@ -41,7 +47,13 @@ func (c *crew) pace(ctx context.Context, s schedule, alarm alarm) {
 		if w == nil {
 			return
 		}
-		w.jobs <- job{c.message(), due}
+		j := job{due: due}
+		if c.sequences == nil {
+			j.message = c.message()
+		} else if !c.assign(&j) {
+			return
+		}
+		w.jobs <- j
 		due += s.next()
 	}
 	c.stop() // the limit is reached
@@ -87,7 +99,7 @@ func (c *crew) pickLocked(ctx context.Context) *worker {
 // serve makes the requests that a worker is given.
 func (c *crew) serve(ctx context.Context, w *worker) {
 	for j := range w.jobs {
-		_ = w.do(ctx, c.messages[j.message], j.message, j.due) // noted there
+		c.send(ctx, w, &j)
 		c.mu.Lock()
 		c.busy--
 		c.idle = append(c.idle, w)
@@ -96,6 +108,20 @@ func (c *crew) serve(ctx context.Context, w *worker) {
 		case c.freed <- struct{}{}:
 		default:
 		}
+	}
+}
+
+// send makes the request of a job.
+func (c *crew) send(ctx context.Context, w *worker, j *job) {
+	m := c.messages[j.message]
+	if j.closing {
+		_ = w.conn.Do(ctx, m, &load.Exchange{Sequence: j.at}) // there is nobody left to tell
+		return
+	}
+	w.x.Sequence = j.at
+	err := w.do(ctx, m, j.message, j.due) // noted there
+	if j.sequence != nil {
+		c.landed(j.sequence, err)
 	}
 }
 

@@ -17,6 +17,14 @@ type Range struct {
 // Unbounded says that the levels go on until the latency is over its limit.
 func (r Range) Unbounded() bool { return !r.Single && r.End == 0 }
 
+// most returns the highest level that is known beforehand.
+func (r Range) most() float64 {
+	if r.Single {
+		return r.Start
+	}
+	return max(r.Start, r.End)
+}
+
 // ParseRange reads start[:end[:step]]. An end of 0 means none. Whole asks for
 // whole numbers.
 func ParseRange(text string, whole bool) (Range, error) {

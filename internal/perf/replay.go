@@ -88,7 +88,7 @@ func (r *replayer) encodeOrdinary() error {
 	if s.data, err = input.Load(r.ports, s.settings.Input); err != nil {
 		return err
 	}
-	if err := s.encodeWith(r.add); err != nil {
+	if err := s.encodeWith(r.add, nil); err != nil {
 		return err
 	}
 	r.ordinary = len(s.messages)

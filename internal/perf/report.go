@@ -18,13 +18,15 @@ type Report struct {
 	Plan    *Plan
 	Target  *Target
 	Host    Host
+	// Sequences says that requests are parts of sequences.
+	Sequences bool
 }
 
 // Begin prints which level is measured.
 func (r *Report) Begin(l Load) { fmt.Fprintln(r.Out, heading(l)) }
 
 func heading(l Load) string {
-	if l.Mode == Concurrency {
+	if !l.Open() {
 		return "Request concurrency: " + number(l.Value)
 	}
 	return "Request Rate: " + number(l.Value) + " inference requests per seconds"
@@ -81,6 +83,9 @@ func (r *Report) client(l *Level, w *Window) {
 	if w.DelayedShare() > 0.01 {
 		line("Avg send request rate: %.2f infer/sec", float64(w.Requests+w.Failed)/w.Duration.Seconds()*float64(r.Plan.BatchSize))
 		line("[WARNING] Perf Analyzer was not able to keep up with the desired request rate. %.2f%% of the requests were delayed. ", 100*w.DelayedShare())
+	}
+	if r.Sequences {
+		line("Sequence count: %d (%s seq/sec)", w.Sequences, number(perSecond(w.Sequences, w.Duration)))
 	}
 	line("Throughput: %s infer/sec", number(w.Throughput()))
 	if w.Responses > w.Requests {
@@ -207,7 +212,7 @@ func (r *Report) Summary(result *Result) {
 }
 
 func summaryName(l Load) string {
-	if l.Mode == Concurrency {
+	if !l.Open() {
 		return "Concurrency"
 	}
 	return "Request Rate"

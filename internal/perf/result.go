@@ -96,6 +96,7 @@ const (
 	Concurrency = "concurrency"  // a closed loop of Value callers
 	RequestRate = "request_rate" // an open loop of Value requests a second
 	Intervals   = "intervals"    // an open loop with given gaps; Value is their mean rate
+	Periodic    = "periodic"     // requests that are joined by more until there are Value
 )
 
 // A Load is what one level asked of the server.
@@ -106,7 +107,7 @@ type Load struct {
 }
 
 // Open says whether requests are sent by a schedule, whatever the server does.
-func (l Load) Open() bool { return l.Mode != Concurrency }
+func (l Load) Open() bool { return l.Mode != Concurrency && l.Mode != Periodic }
 
 // A Level is what one load came to.
 type Level struct {
@@ -150,6 +151,8 @@ type Window struct {
 	Rows     int64         `json:"rows"`     // Requests times the batch size
 	// Responses is more than Requests when a model answers one request often.
 	Responses int64 `json:"responses"`
+	// Sequences is how many sequences of requests ended.
+	Sequences int64 `json:"sequences,omitempty"`
 	Failed    int64 `json:"failed"`
 	// Errors counts the failures by what was said of them.
 	Errors map[string]int64 `json:"errors,omitempty"`

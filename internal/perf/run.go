@@ -161,6 +161,14 @@ func closeAll(conns []load.Conn) {
 func (s *Session) start(ctx context.Context, c *crew, l Load) error {
 	// What is under way when the run is cut may still be answered.
 	ctx = context.WithoutCancel(ctx)
+	c.sequences = s.sequences
+	if s.expected != nil {
+		c.expect(s.checkAnswer)
+	}
+	if l.Mode == Periodic {
+		c.startPeriodic(ctx, s.settings.Periodic)
+		return nil
+	}
 	if !l.Open() {
 		c.startClosed(ctx)
 		return nil

@@ -51,6 +51,8 @@ func (s *fakeServer) Statistics(context.Context, string, string) ([]*pb.ModelSta
 	}}}, s.gone
 }
 
+func (c *fakeConn) Tend() {}
+
 func (s *fakeServer) begin() (time.Duration, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -32,6 +32,10 @@ type Session struct {
 	order      []int32          // which message is sent when; nil: in turn
 	data       *input.Set
 	decoupled  bool
+	sequenced  bool                // the model wants sequences
+	sequences  *sequencer          // nil: the model wants none
+	expected   []map[string][]byte // by message: the outputs that it must get; nil: any
+	regions    []string            // shared memory that the server knows
 	server     *load.Process
 	gpu        *gpuPoller
 	exported   []experiment
@@ -74,7 +78,7 @@ func (s *Session) Close() error {
 	if s.api == nil {
 		return nil
 	}
-	return s.api.Close()
+	return errors.Join(s.releaseMemory(), s.api.Close())
 }
 
 // Data returns what is sent, for the report.
@@ -100,10 +104,16 @@ func (s *Session) prepare(ctx context.Context) error {
 	s.statistics = slices.Contains(server.GetExtensions(), "statistics")
 	s.target.MaxBatch = int(config.GetMaxBatchSize())
 	s.decoupled = config.GetModelTransactionPolicy().GetDecoupled()
+	s.sequenced = config.GetSequenceBatching() != nil
 	if err := s.checkModel(config); err != nil {
 		return err
 	}
-	ports, err := portsOf(meta, config)
+	if len(s.settings.Trace) > 0 {
+		if err := s.api.Trace(ctx, s.settings.Trace); err != nil {
+			return fmt.Errorf("failed to change the trace settings: %w", err)
+		}
+	}
+	ports, err := portsOf(meta.GetInputs(), config)
 	if err != nil {
 		return err
 	}
@@ -111,11 +121,53 @@ func (s *Session) prepare(ctx context.Context) error {
 	if s.settings.Replay != nil {
 		return s.encodeReplay(ports)
 	}
+	outputs, err := portsOf(meta.GetOutputs(), config)
+	if err != nil {
+		return err
+	}
+	s.settings.Input.Outputs = outputs
 	if s.data, err = input.Load(ports, s.settings.Input); err != nil {
 		return err
 	}
-	return s.encode()
+	return s.encode(ctx, outputs)
 }
+
+// Sequences says that requests are parts of sequences.
+func (s *Session) Sequences() bool { return s.sequences != nil }
+
+// Async says whether the run is measured as perf_analyzer measures asynchronous
+// ones, which is how sequences are measured unless that was refused.
+func (s *Session) Async() bool { return s.settings.Plan.Async }
+
+// prepareSequences makes the sequences of a model that wants them.
+func (s *Session) prepareSequences() error {
+	if !s.sequenced {
+		return nil
+	}
+	most := int(s.settings.Range.most())
+	if s.settings.Mode != Concurrency {
+		most = s.settings.Sequences.Count
+	}
+	if err := s.settings.Sequences.check(most); err != nil {
+		return err
+	}
+	var streams []stream
+	first := 0
+	for _, steps := range s.data.Streams {
+		streams = append(streams, stream{first, len(steps)})
+		first += len(steps)
+	}
+	rules := s.settings.Sequences
+	if rules.Length == 0 && !s.data.Read {
+		rules.Length = defaultLength
+	}
+	s.sequences = newSequencer(rules, streams, s.settings.Seed)
+	s.settings.Plan.Async = !s.settings.Sync
+	return nil
+}
+
+// defaultLength is how long sequences are when nothing says so.
+const defaultLength = 20
 
 // hint adds what would help to an error about the connection.
 func (s *Session) hint(err error) error {
@@ -127,8 +179,10 @@ func (s *Session) hint(err error) error {
 
 func (s *Session) checkModel(config *modelpb.ModelConfig) error {
 	switch batch := s.settings.Plan.BatchSize; {
-	case config.GetSequenceBatching() != nil:
-		return fmt.Errorf("model %q wants sequences of requests, which perf does not make yet", s.settings.Model)
+	case s.sequenced && s.settings.Replay != nil:
+		return fmt.Errorf("model %q wants sequences of requests, which --replay does not make", s.settings.Model)
+	case s.sequenced && batch > 1:
+		return fmt.Errorf("model %q wants sequences of requests: -b must be 1", s.settings.Model)
 	case batch > 1 && s.target.MaxBatch == 0:
 		return fmt.Errorf("model %q takes no batches (max_batch_size 0): -b must be 1", s.settings.Model)
 	case s.decoupled && !s.settings.Streaming:
@@ -137,17 +191,17 @@ func (s *Session) checkModel(config *modelpb.ModelConfig) error {
 	return nil
 }
 
-// portsOf returns a model's inputs as one row has them.
-func portsOf(meta *pb.ModelMetadataResponse, config *modelpb.ModelConfig) ([]input.Port, error) {
+// portsOf returns a model's inputs or outputs as one row has them.
+func portsOf(list []*pb.ModelMetadataResponse_TensorMetadata, config *modelpb.ModelConfig) ([]input.Port, error) {
 	optional := make(map[string]bool)
 	for _, in := range config.GetInput() {
 		optional[in.GetName()] = in.GetOptional()
 	}
 	var ports []input.Port
-	for _, in := range meta.GetInputs() {
+	for _, in := range list {
 		t, ok := tensor.ParseType(in.GetDatatype())
 		if !ok {
-			return nil, fmt.Errorf("input %q has the type %q, which is not known", in.GetName(), in.GetDatatype())
+			return nil, fmt.Errorf("tensor %q has the type %q, which is not known", in.GetName(), in.GetDatatype())
 		}
 		shape := tensor.Shape(in.GetShape())
 		if config.GetMaxBatchSize() > 0 && len(shape) > 0 {
@@ -159,7 +213,21 @@ func portsOf(meta *pb.ModelMetadataResponse, config *modelpb.ModelConfig) ([]inp
 }
 
 // encode makes the link and the messages that are sent over it.
-func (s *Session) encode() error { return s.encodeWith(s.encoder()) }
+func (s *Session) encode(ctx context.Context, outputs []input.Port) error {
+	if err := s.prepareSequences(); err != nil {
+		return err
+	}
+	s.expected = s.data.Answers(s.settings.Plan.BatchSize)
+	return s.encodeWith(s.encoder(), func(rows [][]client.Tensor) ([]client.Output, error) {
+		if !s.settings.SharedMemory {
+			return nil, nil
+		}
+		if s.expected != nil {
+			return nil, errors.New("--shared-memory lets all requests share the memory of the outputs: they cannot be held against expected ones")
+		}
+		return s.shareMemory(ctx, rows, outputs)
+	})
+}
 
 // parameters returns what goes along with each request.
 func (s *Session) parameters() []client.Parameter {
@@ -177,15 +245,22 @@ func (s *Session) encoder() func(r *client.Request) error {
 	return s.encodeHTTP()
 }
 
-// encodeWith makes the messages of the data.
-func (s *Session) encodeWith(add func(r *client.Request) error) error {
+// encodeWith makes the messages of the data. Place, unless nil, may put the
+// inputs elsewhere and says which outputs are wanted.
+func (s *Session) encodeWith(add func(r *client.Request) error, place func(rows [][]client.Tensor) ([]client.Output, error)) error {
 	set := &s.settings
 	rows, err := s.data.Requests(set.Plan.BatchSize, s.target.MaxBatch > 0)
 	if err != nil {
 		return err
 	}
+	var wanted []client.Output
+	if place != nil {
+		if wanted, err = place(rows); err != nil {
+			return err
+		}
+	}
 	for _, inputs := range rows {
-		r := client.Request{Model: set.Model, Version: set.Version, Inputs: inputs, Parameters: s.parameters()}
+		r := client.Request{Model: set.Model, Version: set.Version, Inputs: inputs, Outputs: wanted, Parameters: s.parameters(), Sequenced: s.sequences != nil}
 		if err := add(&r); err != nil {
 			return err
 		}
@@ -241,5 +316,5 @@ func (s *Session) rowsOf(message int) int64 {
 
 // Report returns an observer that prints the session's run.
 func (s *Session) Report(out, stderr io.Writer, verbose bool) *Report {
-	return &Report{Out: out, Err: stderr, Verbose: verbose, Plan: &s.settings.Plan, Target: &s.target, Host: thisHost()}
+	return &Report{Out: out, Err: stderr, Verbose: verbose, Plan: &s.settings.Plan, Target: &s.target, Host: thisHost(), Sequences: s.sequences != nil}
 }

@@ -42,7 +42,8 @@ type Settings struct {
 	Command []string
 
 	Plan         Plan
-	Mode         string // Concurrency, RequestRate or Intervals
+	Mode         string // Concurrency, RequestRate, Intervals or Periodic
+	Periodic     PeriodicLoad
 	Range        Range
 	Distribution string
 	Intervals    []time.Duration
@@ -59,7 +60,17 @@ type Settings struct {
 	TLS         *tls.Config // nil: none
 	Header      []client.Header
 	Compression string // gRPC: a compressor's name
-	Parameters  []client.Parameter
+	// Sequences say how sequences are made for models that want them.
+	Sequences Sequences
+	// SharedMemory passes tensors in shared memory; outputs whose size the model
+	// does not tell get OutputSize bytes.
+	SharedMemory bool
+	OutputSize   int
+	// Trace is sent to the server as its trace settings; none: they stay.
+	Trace map[string]string
+	// Sync was asked for, where a sequence model would be measured async.
+	Sync       bool
+	Parameters []client.Parameter
 
 	Input     input.Options
 	InFormat  client.Format
@@ -103,10 +114,21 @@ func (s *Settings) Check() error {
 	wrong((p.RequestCount > 0 || p.Warmup > 0) && !s.Range.Single && s.Range.Start != s.Range.End, "--request-count and --warmup-request-count are for a single level, not for a range")
 	wrong(p.RequestCount > 0 && s.Mode == Concurrency && float64(p.RequestCount) < s.Range.Start, "--request-count is %d, want at least the concurrency, %.0f", p.RequestCount, s.Range.Start)
 	wrong(s.Replay != nil && s.Service == TorchServe, "--replay makes inputs from shapes, which --service-kind=torchserve does not have")
+	if s.Mode == Periodic {
+		if err := s.Periodic.check(); err != nil {
+			errs = append(errs, err)
+		}
+		wrong(!s.Streaming, "--periodic-concurrency-range is for requests with many answers: give -i grpc --streaming as well")
+		wrong(!s.Export, "--periodic-concurrency-range gives the times of all answers: name a file for them with --profile-export-file")
+	}
 	torch := s.Service == TorchServe
 	wrong(torch && s.Protocol != HTTP, "--service-kind=torchserve is spoken over HTTP: leave -i out")
 	wrong(torch && p.BatchSize != 1, "--service-kind=torchserve sends one input a request: -b must be 1")
 	wrong(torch && s.Export, "--profile-export-file is not written for --service-kind=torchserve, whose answers have no tensors")
+	wrong(torch && s.SharedMemory, "--shared-memory is not for --service-kind=torchserve, which takes bodies")
+	wrong(s.SharedMemory && s.OutputSize < 1, "--output-shared-memory-size is %d, want 1 or more", s.OutputSize)
+	wrong(s.SharedMemory && s.Replay != nil, "--shared-memory does not go with --replay, whose requests differ in size")
+	wrong(s.SharedMemory && s.Export, "--profile-export-file wants the outputs in the answers: not with --shared-memory")
 	wrong(s.Streaming && s.Protocol != GRPC, "--streaming is for gRPC: give -i grpc as well")
 	wrong(len(s.Parameters) > 0 && s.Protocol != GRPC, "--request-parameter is for gRPC: give -i grpc as well")
 	wrong(s.Compression != "" && s.Protocol != GRPC, "--grpc-compression-algorithm is for gRPC: give -i grpc as well")

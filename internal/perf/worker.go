@@ -19,7 +19,8 @@ type record struct {
 	due                      time.Duration // when it should have been sent
 	start, sent, first, done time.Duration
 	responses                int
-	message                  int // which of the messages
+	message                  int  // which of the messages
+	ended                    bool // it was the last of a sequence
 }
 
 // A worker has one connection and makes one request at a time over it. What it
@@ -27,7 +28,9 @@ type record struct {
 // cheaper than anything shared.
 type worker struct {
 	conn  load.Conn
-	jobs  chan job // open loop: what to send next
+	keep  bool                                   // what is sent and answered is wanted
+	check func(message int, answer []byte) error // nil: any answer is good
+	jobs  chan job                               // open loop: what to send next
 	x     load.Exchange
 	since time.Duration // of its last answer
 
@@ -43,18 +46,26 @@ type failure struct {
 	done  time.Duration
 	cause string
 	fault bool // the request itself is wrong: others like it will fail as well
+	fatal bool // there is no point in going on
 }
 
 // A job is a request of an open loop.
 type job struct {
 	message int
 	due     time.Duration
+
+	at       load.Sequence
+	sequence *sequence // that it is part of; nil: none
+	closing  bool      // it only ends a sequence, and is not measured
 }
 
 // do makes one request and notes what came of it.
 func (w *worker) do(ctx context.Context, m *load.Message, index int, due time.Duration) error {
 	err := w.conn.Do(ctx, m, &w.x)
 	x := &w.x
+	if err == nil && w.check != nil {
+		err = w.check(index, x.Answer)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.since != 0 {
@@ -63,7 +74,7 @@ func (w *worker) do(ctx context.Context, m *load.Message, index int, due time.Du
 	w.since = x.Done
 	if err != nil {
 		cause, fault := causeOf(err)
-		w.failed = append(w.failed, failure{x.Done, cause, fault})
+		w.failed = append(w.failed, failure{x.Done, cause, fault, errors.Is(err, errUnexpected)})
 		return err
 	}
 	if due == 0 {
@@ -73,9 +84,9 @@ func (w *worker) do(ctx context.Context, m *load.Message, index int, due time.Du
 	if n := len(x.Arrivals); n > 0 {
 		responses = n
 	}
-	w.records = append(w.records, record{due, x.Start, x.Sent, x.First, x.Done, responses, index})
-	if x.Keep {
-		w.export = append(w.export, exported{message: index, at: x.Start, arrivals: answerTimes(x), answer: slices.Clone(x.Answer)})
+	w.records = append(w.records, record{due, x.Start, x.Sent, x.First, x.Done, responses, index, x.Sequence.End})
+	if w.keep {
+		w.export = append(w.export, exported{message: index, sequence: x.Sequence.ID, at: x.Start, arrivals: answerTimes(x), answer: slices.Clone(x.Answer)})
 	}
 	return nil
 }
@@ -105,6 +116,9 @@ func causeOf(err error) (cause string, fault bool) {
 	var answer *load.StatusError
 	if errors.As(err, &answer) {
 		return load.Kind(err) + ": " + client.ErrorText(answer.Code, answer.Body), answer.Code/100 == 4 && answer.Code != 429
+	}
+	if errors.Is(err, errUnexpected) {
+		return err.Error(), true
 	}
 	if s, ok := status.FromError(err); ok {
 		switch s.Code() {

@@ -23,15 +23,25 @@ func isFolder(path string) bool {
 
 // readFolder makes one row from a folder with a file for each input, named like
 // it: raw elements, or strings a line each.
-func (s *Set) readFolder(ports []*Port, folder string) error {
+func (s *Set) readFolder(ports []*Port, outputs []Port, folder string) error {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return err
 	}
 	var errs []error
+	expected := make(map[string][]byte)
 	for _, e := range entries {
+		if i := slices.IndexFunc(outputs, func(p Port) bool { return p.Name == e.Name() }); i >= 0 {
+			data, err := os.ReadFile(filepath.Join(folder, e.Name()))
+			if err == nil && outputs[i].Type == tensor.Bytes {
+				data = lines(data)
+			}
+			errs = append(errs, err)
+			expected[e.Name()] = data
+			continue
+		}
 		if !slices.ContainsFunc(ports, func(p *Port) bool { return p.Name == e.Name() }) {
-			s.Notes = append(s.Notes, fmt.Sprintf("%s is not used: the model has no input of that name", filepath.Join(folder, e.Name())))
+			s.Notes = append(s.Notes, fmt.Sprintf("%s is not used: the model has neither an input nor an output of that name", filepath.Join(folder, e.Name())))
 		}
 	}
 	step := Step{}
@@ -52,6 +62,9 @@ func (s *Set) readFolder(ports []*Port, folder string) error {
 		step = append(step, Value{p, p.Shape, data})
 	}
 	s.Streams = [][]Step{{step}}
+	if len(expected) > 0 {
+		s.Expected = [][]map[string][]byte{{expected}}
+	}
 	return errors.Join(errs...)
 }
 
@@ -84,27 +97,29 @@ func check(p *Port, shape tensor.Shape, data []byte) error {
 }
 
 // readFiles reads data files and appends the streams of each.
-func (s *Set) readFiles(ports []*Port, paths []string) error {
+func (s *Set) readFiles(ports []*Port, outputs []Port, paths []string) error {
 	s.Read = true
 	for _, path := range paths {
 		data, err := os.ReadFile(path)
 		if err != nil {
 			return fmt.Errorf("--input-data: %w; want random, zero, a folder or JSON files", err)
 		}
-		streams, notes, err := parse(ports, data)
+		streams, expected, err := parse(ports, outputs, data)
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
-		for _, n := range notes {
-			s.Notes = append(s.Notes, path+": "+n)
-		}
 		s.Streams = append(s.Streams, streams...)
+		s.Expected = append(s.Expected, expected...)
+	}
+	if s.Expected != nil && len(s.Expected) != len(s.Streams) {
+		return errors.New(`some of the files have "validation_data" and some have none; give it for all steps or for none`)
 	}
 	return nil
 }
 
-// parse reads a data file: {"data": [step, ...]} or {"data": [[step, ...], ...]}.
-func parse(ports []*Port, data []byte) (streams [][]Step, notes []string, err error) {
+// parse reads a data file: {"data": [step, ...]} or {"data": [[step, ...], ...]},
+// and perhaps "validation_data" of the same form with the outputs.
+func parse(ports []*Port, outputs []Port, data []byte) (streams [][]Step, expected [][]map[string][]byte, err error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
 	var file map[string]any
@@ -114,32 +129,40 @@ func parse(ports []*Port, data []byte) (streams [][]Step, notes []string, err er
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, nil, errors.New("something follows the JSON object")
 	}
-	list, ok := file["data"].([]any)
-	if !ok || len(list) == 0 {
-		return nil, nil, errors.New(`"data" is not a list with steps in it`)
+	err = eachStream(file["data"], `"data"`, func(steps []any) error {
+		stream, err := parseStream(ports, steps)
+		streams = append(streams, stream)
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
 	}
-	if _, ok := file["validation_data"]; ok {
-		notes = append(notes, `"validation_data" is not used: answers are measured, not compared`)
+	if v, ok := file["validation_data"]; ok {
+		expected, err = parseExpected(outputs, streams, v)
+	}
+	return streams, expected, err
+}
+
+// eachStream calls do with the steps of each stream in a list of steps, which is
+// one stream, or of streams.
+func eachStream(v any, name string, do func(steps []any) error) error {
+	list, ok := v.([]any)
+	if !ok || len(list) == 0 {
+		return fmt.Errorf("%s is not a list with steps in it", name)
 	}
 	if _, nested := list[0].([]any); !nested {
-		stream, err := parseStream(ports, list)
-		if err != nil {
-			return nil, nil, err
-		}
-		return [][]Step{stream}, notes, nil
+		return do(list)
 	}
 	for i, v := range list {
 		steps, ok := v.([]any)
 		if !ok || len(steps) == 0 {
-			return nil, nil, fmt.Errorf("stream %d is not a list with steps in it", i+1)
+			return fmt.Errorf("stream %d is not a list with steps in it", i+1)
 		}
-		stream, err := parseStream(ports, steps)
-		if err != nil {
-			return nil, nil, fmt.Errorf("stream %d, %w", i+1, err)
+		if err := do(steps); err != nil {
+			return fmt.Errorf("stream %d, %w", i+1, err)
 		}
-		streams = append(streams, stream)
 	}
-	return streams, notes, nil
+	return nil
 }
 
 func parseStream(ports []*Port, steps []any) ([]Step, error) {

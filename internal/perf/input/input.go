@@ -38,6 +38,8 @@ type Options struct {
 	// RawRandom fills with random bytes whatever the type, as perf_analyzer does.
 	RawRandom bool
 	Seed      uint64
+	// Outputs are the model's, which files may have the expected values of.
+	Outputs []Port
 }
 
 // A Step is the inputs of one row.
@@ -57,6 +59,9 @@ type Set struct {
 	Streams [][]Step
 	// Read says that the data came from JSON files.
 	Read bool
+	// Expected has, for each step of Streams, the outputs that its answer must
+	// have, by name and as the wire has them; nil when any answer is good.
+	Expected [][]map[string][]byte
 	// Notes are sentences about what was given and not used.
 	Notes []string
 }
@@ -74,9 +79,9 @@ func Load(ports []Port, o Options) (*Set, error) {
 	case slices.Equal(o.Sources, []string{"zero"}):
 		err = s.generate(shaped, newZero(o))
 	case len(o.Sources) == 1 && isFolder(o.Sources[0]):
-		err = s.readFolder(shaped, o.Sources[0])
+		err = s.readFolder(shaped, o.Outputs, o.Sources[0])
 	default:
-		err = s.readFiles(shaped, o.Sources)
+		err = s.readFiles(shaped, o.Outputs, o.Sources)
 	}
 	if err != nil {
 		return nil, err

@@ -20,7 +20,7 @@ func LoadFiles(sources []string) (*Set, [][]byte, error) {
 		return nil, nil, errors.New(`--service-kind=torchserve sends files: --input-data must name a JSON file like {"data": [{"TORCHSERVE_INPUT": ["path of a file"]}]}`)
 	}
 	s := &Set{}
-	if err := s.readFiles([]*Port{torchInput}, sources); err != nil {
+	if err := s.readFiles([]*Port{torchInput}, nil, sources); err != nil {
 		return nil, nil, err
 	}
 	var bodies [][]byte
