@@ -112,7 +112,7 @@ bench-batcher: ## what the batcher alone costs a request
 bench-overload: runtime ## twice the requests that the server can serve (ARGS adds flags)
 	$(GO) run ./bench/overload $(ARGS)
 
-perf-criteria: build ## what shoal perf promises, P3 to P16, with figures; a quarter of an hour on a quiet machine (ARGS adds flags)
+perf-criteria: build ## what shoal perf promises, P1 to P16, with figures; a quarter of an hour on a quiet machine (ARGS adds flags)
 	$(GO) run ./bench/criteria $(ARGS)
 
 bench-go: runtime ## Go benchmarks beside the code

@@ -52,20 +52,17 @@ func (r *Report) leftOut(l *Level, line func(string, ...any)) {
 	}
 }
 
-// clocks tells of the latency by the other clock, when it is another.
+// clocks tells where latency begins, and what it is by the other clock.
 func (r *Report) clocks(w *Window, line func(string, ...any)) {
 	text, other, from := "latency counts from when a request was due", w.FromSend, "when it was sent"
 	if r.Plan.LatencyClock == SendClock {
 		text, other, from = "latency counts from when a request was sent, not from when it was due", w.FromSchedule, "when it was due"
 	}
-	if other != nil && (r.Verbose || differ(w.Latency.Quantile(0.99), other.Quantile(0.99))) {
+	if other != nil {
 		text += fmt.Sprintf("; from %s: p50 %d usec, p99 %d usec", from, micros(other.Quantile(0.5)), micros(other.Quantile(0.99)))
 	}
 	line("| %s", text)
 }
-
-// differ says whether two latencies are more than a tenth apart.
-func differ(a, b time.Duration) bool { return float64(max(a, b)) > 1.1*float64(min(a, b)) }
 
 // intervals tells of each figure how far it may be from the truth.
 func intervals(l *Level) []string {

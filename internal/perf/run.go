@@ -258,7 +258,7 @@ func (s *Session) finish(l *Level, m *meter) {
 	if s.settings.Export {
 		s.keep(l, m.exported)
 	}
-	l.Warnings = append(l.Warnings, warnings(&s.settings.Plan, l)...)
+	l.Warnings = append(l.Warnings, warnings(&s.settings.Plan, l, runtime.GOMAXPROCS(0))...)
 }
 
 // waitFor returns how long the last requests of a level may take.

@@ -9,6 +9,9 @@ const (
 	// heavyClient is the share of the machine beyond which the generator may
 	// distort what it measures when the server runs on the same one.
 	heavyClient = 0.25
+	// exhausted is the share of its own cores beyond which the generator cannot
+	// make more load.
+	exhausted = 0.9
 	// busyClient is the share of a closed loop's time that the client may take
 	// between an answer and the next request.
 	busyClient = 0.5
@@ -49,7 +52,7 @@ func (w *Window) DelayedShare() float64 {
 }
 
 // warnings says what makes a level's figures doubtful.
-func warnings(p *Plan, l *Level) []string {
+func warnings(p *Plan, l *Level, cpus int) []string {
 	w := l.Merged
 	if w == nil || w.Requests == 0 {
 		return nil
@@ -59,6 +62,9 @@ func warnings(p *Plan, l *Level) []string {
 		list = append(list, fmt.Sprintf("all %d requests that may be under way were: the server does not keep up with the rate, or --max-outstanding is too low", p.MaxOutstanding))
 	} else if lag := w.SendLag; lag != nil && lag.Quantile(0.99) > 10*time.Millisecond {
 		list = append(list, fmt.Sprintf("this machine sends late (send lag p99 %d usec) though connections are free: the client is the bottleneck", lag.Quantile(0.99).Microseconds()))
+	}
+	if share := w.ClientShare(cpus); share > exhausted {
+		list = append(list, fmt.Sprintf("this process takes %.0f%% of the CPU time that it may have: the client is the bottleneck, the server may do more", 100*share))
 	}
 	if w.Server != nil && w.Server.MixedVersion {
 		list = append(list, "requests went to several versions of the model; the server's figures are of version "+w.Server.Version)

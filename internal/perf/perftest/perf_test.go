@@ -118,3 +118,54 @@ func tally(t *arrivals.Trace) map[string]int {
 	}
 	return n
 }
+
+// TestFlakyModelIsMeasuredToTheEnd is criterion P13 without the exit codes.
+func TestFlakyModelIsMeasuredToTheEnd(t *testing.T) {
+	s := settings(start(t), "flaky")
+	s.Range.Start, s.Range.End = 4, 4
+	s.Plan.Mode, s.Plan.RequestCount = perf.RequestCount, 4000
+	w := measure(t, s).Levels[0].Merged
+	if share := w.FailedShare(); share < 0.005 || share > 0.015 || len(w.Errors) != 2 {
+		t.Errorf("got a share of %.2f%% for %v, want 1 %% for two reasons", 100*share, w.Errors)
+	}
+	if w.Requests+w.Failed != 4000 {
+		t.Errorf("got %d answers and %d failures, want 4000 together", w.Requests, w.Failed)
+	}
+}
+
+// TestClosedLoopOnARealServer is criteria P3 and P5, briefly: they hold however
+// busy the machine is.
+func TestClosedLoopOnARealServer(t *testing.T) {
+	server := start(t)
+	for _, n := range []float64{1, 16} {
+		s := settings(server, "curve_mid")
+		s.Range.Start, s.Range.End = n, n
+		w := measure(t, s).Levels[0].Merged
+		if off := n - w.RequestRate()*w.Latency.Mean().Seconds(); off < -0.1*n || off > 0.1*n {
+			t.Errorf("%v callers: got %v a second of %v, want Little's law", n, w.RequestRate(), w.Latency.Mean())
+		}
+		if least := 2500 * time.Microsecond; w.Latency.Min() < least {
+			t.Errorf("%v callers: got a latency of %v, want at least the model's %v", n, w.Latency.Min(), least)
+		}
+		// The server's counters are read beside the client's, while requests go on.
+		if client, server := float64(w.Requests), float64(w.Server.Success.Count); client-server > n+0.1*client || server-client > n+0.1*client {
+			t.Errorf("%v callers: got %v at the client and %v at the server", n, client, server)
+		}
+	}
+}
+
+// TestStallShowsByScheduleAndHidesBySend is criterion P6, briefly.
+func TestStallShowsByScheduleAndHidesBySend(t *testing.T) {
+	server := start(t)
+	s := settings(server, "stall")
+	s.Mode, s.Distribution = perf.RequestRate, perf.Constant
+	s.Range.Start, s.Range.End = 200, 200
+	s.Plan.Mode, s.Plan.RequestCount, s.Plan.LatencyClock, s.Plan.MaxOutstanding = perf.RequestCount, 300, perf.SendClock, 1
+	timer := time.AfterFunc(300*time.Millisecond, func() { server.Stall(600 * time.Millisecond) })
+	defer timer.Stop()
+	w := measure(t, s).Levels[0].Merged
+	// With one request under way, one alone is sent into the stall; a hundred wait.
+	if send, schedule := w.Latency.Quantile(0.9), w.FromSchedule.Quantile(0.9); schedule < 200*time.Millisecond || send > schedule/2 {
+		t.Errorf("got p90 %v by send and %v by schedule, want the stall in the second alone", send, schedule)
+	}
+}
