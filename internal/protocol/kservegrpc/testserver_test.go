@@ -17,6 +17,7 @@ import (
 
 	"shoal/internal/backend"
 	"shoal/internal/backend/identity"
+	"shoal/internal/backend/square"
 	"shoal/internal/engine"
 	"shoal/internal/infer"
 	"shoal/internal/model"
@@ -50,6 +51,9 @@ var testModels = map[string]string{
 	// Notes in which order its requests ran.
 	"orderly": `backend: "orderly" max_batch_size: 4 dynamic_batching { } instance_group { count: 1 kind: KIND_CPU }
 		input { name: "INPUT0" data_type: TYPE_INT32 dims: 1 } output { name: "OUTPUT0" data_type: TYPE_INT32 dims: 1 }`,
+	// Answers n with n responses.
+	"square": `backend: "square" model_transaction_policy { decoupled: true } instance_group { count: 2 kind: KIND_CPU }
+		input { name: "IN" data_type: TYPE_INT32 dims: 1 } output { name: "OUT" data_type: TYPE_INT32 dims: 1 }`,
 	"decoupled": `backend: "identity" model_transaction_policy { decoupled: true }
 		input { name: "INPUT0" data_type: TYPE_INT32 dims: 1 } output { name: "OUTPUT0" data_type: TYPE_INT32 dims: 1 }`,
 }
@@ -80,7 +84,7 @@ func startServer(tb testing.TB, opt Options) *testServer {
 	g, o := newGate(), new(order)
 	e, err := engine.Start(tb.Context(), engine.Options{
 		Name: "triton", Version: "2.51.0", Repositories: []string{root}, LoadThreads: 4, Log: testLog(tb),
-		Backends: []backend.Backend{identity.Backend{}, &scripted{"onnxruntime", addSub}, &scripted{"gated", g.run}, &scripted{"sink", sink}, &scripted{"orderly", o.run}},
+		Backends: []backend.Backend{identity.Backend{}, square.Backend{}, &scripted{"onnxruntime", addSub}, &scripted{"gated", g.run}, &scripted{"sink", sink}, &scripted{"orderly", o.run}},
 	})
 	if err != nil {
 		tb.Fatal(err)
