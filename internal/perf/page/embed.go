@@ -55,16 +55,13 @@ func embedJSON(r *perf.Result) (template.URL, string, error) {
 
 func compressed(r *perf.Result) ([]byte, error) {
 	var b bytes.Buffer
-	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
-	if err != nil {
-		return nil, err
-	}
+	z := gzip.NewWriter(&b)
 	e := json.NewEncoder(z)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(r); err != nil {
 		return nil, err
 	}
-	err = z.Close()
+	err := z.Close()
 	return b.Bytes(), err
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"shoal/internal/perf"
+	"shoal/internal/race"
 )
 
 func write(t *testing.T, r *perf.Result) string {
@@ -81,6 +82,9 @@ func TestPageRefersToNothingOutside(t *testing.T) {
 // three histograms of wide spread for each of 80 windows and ten minutes of
 // timeline it is at most 600 KB.
 func TestPageOfAMillionRequestsIsSmall(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the race detector makes a million requests slow and the page no larger")
+	}
 	text := write(t, sample{levels: 8, windows: 10, requests: 12500, ticks: 75, open: true, failing: true}.result())
 	if limit := 600_000; len(text) > limit {
 		t.Errorf("got %d bytes, want at most %d", len(text), limit)
