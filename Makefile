@@ -89,7 +89,7 @@ stress: ## a minute of submit, cancel, deadline, close and failure under the rac
 
 soak-python: runtime $(PYLIB)/.done ## five minutes of random kills of Python workers under load, and a thousand restarts
 	SHOAL=$(abspath $(BIN)) PYTHONPATH=$(abspath $(PYLIB)) SHOAL_KILL_SECONDS=300 SHOAL_RESTARTS=1000 \
-		$(PYTHON) -m pytest -q test/e2e/test_python_soak.py test/e2e/test_python_faults.py -k "kills or leak"
+		$(PYTHON) -m pytest -q -o faulthandler_timeout=1800 test/e2e/test_python_soak.py test/e2e/test_python_faults.py -k "kills or leak"
 
 $(TRITON)/.done:
 	rm -rf $(TRITON)

@@ -30,6 +30,12 @@ func describe(s *os.ProcessState) *Exit {
 	return e
 }
 
+// asTold reports whether the child ended as one does that we ended. Otherwise it
+// was faster than we were, and has a reason of its own.
+func (e *Exit) asTold() bool {
+	return e.Signal == syscall.SIGKILL || e.Signal == syscall.SIGTERM || (e.Signal == 0 && e.Code == 0)
+}
+
 // Reason says in a few words how the child ended, such as "killed by signal 9
 // (SIGKILL)" or "ended with exit code 3".
 func (e *Exit) Reason() string {

@@ -103,8 +103,10 @@ func (p *Process) end(c *exec.Cmd) {
 	exit.Model, exit.Name = p.cmd.Model, p.cmd.Name
 	exit.Stderr = p.output.tail.lines()
 	p.mu.Lock()
-	exit.Why = p.why
-	exit.OutOfMemory = p.why == nil && exit.Signal == syscall.SIGKILL && p.oom.rose()
+	if exit.asTold() {
+		exit.Why = p.why
+	}
+	exit.OutOfMemory = exit.Why == nil && exit.Signal == syscall.SIGKILL && p.oom.rose()
 	p.exit = exit
 	p.mu.Unlock()
 	close(p.done)

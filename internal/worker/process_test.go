@@ -123,3 +123,13 @@ func TestStartSaysWhyAProgramDoesNotRun(t *testing.T) {
 		t.Errorf("got %v, want an error that names the program", err)
 	}
 }
+
+func TestAChildThatEndsByItselfKeepsItsOwnReason(t *testing.T) {
+	cmd, log := shell(`trap "exit 7" TERM; echo ready; while :; do sleep 0.01; done`)
+	p := start(t, cmd)
+	eventually(t, 10*time.Second, "the child's word", func() bool { return strings.Contains(log.String(), "ready") })
+	p.Stop()
+	if got, want := exitOf(t, p).Reason(), "ended with exit code 7"; got != want {
+		t.Errorf("got reason %q, want %q", got, want)
+	}
+}
