@@ -247,7 +247,11 @@ func (l *link) await(ctx context.Context, kind byte) ([]byte, error) {
 		return f.payload, nil
 	}
 	if !ok {
-		l.settle()
+		select {
+		case <-l.gone: // its own end tells more than being stopped would
+		case <-time.After(lastBreath):
+			l.settle()
+		}
 		return nil, l.deathAtStart()
 	}
 	l.settle()
@@ -260,6 +264,9 @@ func (l *link) await(ctx context.Context, kind byte) ([]byte, error) {
 	}
 	return nil, status.Wrap(status.Internal, errors.New(m.Traceback), m.Error)
 }
+
+// lastBreath is how long a worker may take to end after it closed its socket.
+const lastBreath = 2 * time.Second
 
 // settle waits for the end of a worker that has failed.
 func (l *link) settle() {
