@@ -5,6 +5,7 @@ package backend
 
 import (
 	"context"
+	"time"
 
 	"shoal/internal/infer"
 	"shoal/internal/model"
@@ -93,4 +94,21 @@ type Ahead interface {
 	// Ahead is how many more calls of Run there may be at a time. Batches run in
 	// the order in which their inputs are ready.
 	Ahead() int
+}
+
+// A Supervised is an instance that runs in a process of its own.
+type Supervised interface {
+	// Worker tells how that process is doing. It may be called at any time,
+	// also while a batch runs.
+	Worker() Worker
+}
+
+// A Worker is how the process behind an instance is doing.
+type Worker struct {
+	Name     string // the instance's
+	Restarts int    // how often it was started again
+	Resident int64  // bytes of its memory that are resident, 0 when it is not there
+	// Handler is the time that the model's own code has taken, in all
+	// processes that the instance has had.
+	Handler time.Duration
 }

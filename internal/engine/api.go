@@ -7,6 +7,7 @@ package engine
 import (
 	"time"
 
+	"shoal/internal/backend"
 	"shoal/internal/histogram"
 	"shoal/internal/infer"
 	"shoal/internal/model"
@@ -77,6 +78,7 @@ type Statistics struct {
 	Formed [infer.ReasonCount]uint64
 
 	Instances, Busy int
+	Workers         []backend.Worker // the processes behind the instances, if they have any
 	LoadDuration    time.Duration
 	Loaded          time.Time // when it became ready; another means other counters
 

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"shoal/internal/backend"
 	"shoal/internal/histogram"
 	"shoal/internal/infer"
 	"shoal/internal/sched"
@@ -212,6 +213,7 @@ func (v *Version) snapshot() Statistics {
 		out.FirstResponseTime, _ = s.first.snapshot()
 	}
 	out.Responses = s.responses.list()
+	out.Workers = v.workers()
 	if s.input != nil {
 		out.InputTime = s.input.Snapshot(float64(out.ComputeInput.Ns) / 1e9)
 		out.InferTime = s.infer.Snapshot(float64(out.ComputeInfer.Ns) / 1e9)
@@ -219,4 +221,17 @@ func (v *Version) snapshot() Statistics {
 	}
 	out.Batches, out.ExecutionCount = s.batches.list()
 	return out
+}
+
+// workers tells how the processes behind the instances are doing.
+func (v *Version) workers() (list []backend.Worker) {
+	for _, in := range v.instances {
+		if l, ok := in.(*sched.Limited); ok {
+			in = l.Instance
+		}
+		if w, ok := in.(backend.Supervised); ok {
+			list = append(list, w.Worker())
+		}
+	}
+	return list
 }

@@ -73,10 +73,13 @@ var (
 	failures = newFamily("nv_inference_request_failure", "Number of failed inference requests, all batch sizes", counter)
 	formed   = newFamily("shoal_batches_total",
 		"Batches that went to an instance, by why they went: idle (nobody asked them to wait), preferred (a preferred size), full (the largest size) or delay (waited long enough)", counter)
-	batchRows    = newFamily(engine.FamilyBatchRows, "Rows of the batches that went to an instance", histogram)
-	requestTimes = newFamily(engine.FamilyRequestDuration, "How long requests took that were answered well, from acceptance to answer", histogram)
-	queueTimes   = newFamily(engine.FamilyQueueDuration, "How long requests that were answered well waited for an instance", histogram)
-	firstAnswer  = newFamily(engine.FamilyFirstResponse, "Duration from request to first response in milliseconds", histogram)
+	workerRestarts = newFamily("shoal_worker_restarts_total", "How often the process behind an instance was started again", counter)
+	workerMemory   = newFamily("shoal_worker_resident_bytes", "Resident memory of the process behind an instance, with what it shares with the server; 0 while it is not there", gauge)
+	workerTime     = newFamily("shoal_worker_handler_seconds_total", "Time that the model's own code took in the process behind an instance", counter)
+	batchRows      = newFamily(engine.FamilyBatchRows, "Rows of the batches that went to an instance", histogram)
+	requestTimes   = newFamily(engine.FamilyRequestDuration, "How long requests took that were answered well, from acceptance to answer", histogram)
+	queueTimes     = newFamily(engine.FamilyQueueDuration, "How long requests that were answered well waited for an instance", histogram)
+	firstAnswer    = newFamily(engine.FamilyFirstResponse, "Duration from request to first response in milliseconds", histogram)
 )
 
 // Describe implements prometheus.Collector. It names nothing, since the labels
@@ -117,6 +120,12 @@ func (c *modelCollector) collect(ch chan<- prometheus.Metric, s *engine.Statisti
 	}
 	for reason, n := range s.Formed {
 		ch <- &series{family: formed, labels: with(labels, "reason", infer.Reason(reason).String()), value: float64(n)}
+	}
+	for _, w := range s.Workers {
+		own := with(labels, "instance", w.Name)
+		ch <- &series{family: workerRestarts, labels: own, value: float64(w.Restarts)}
+		ch <- &series{family: workerMemory, labels: own, value: float64(w.Resident)}
+		ch <- &series{family: workerTime, labels: own, value: w.Handler.Seconds()}
 	}
 	ch <- &series{family: batchRows, labels: labels, histogram: both(s.BatchRows)}
 	ch <- &series{family: requestTimes, labels: labels, histogram: both(s.RequestTime)}

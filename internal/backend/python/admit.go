@@ -9,14 +9,14 @@ import (
 )
 
 // admit sorts out the requests whose data will not do, gives them their error
-// and puts the others into in.live. It returns the rows of those.
-func (in *instance) admit(requests []*infer.Request) (rows int) {
-	in.live = in.live[:0]
-	for _, r := range requests {
-		r.Err = in.check(r)
-		if r.Err == nil {
-			in.live = append(in.live, r)
-			rows += r.Rows
+// and puts the others into r.live. It returns the rows of those.
+func (r *run) admit(requests []*infer.Request) (rows int) {
+	r.live = r.live[:0]
+	for _, q := range requests {
+		q.Err = r.check(q)
+		if q.Err == nil {
+			r.live = append(r.live, q)
+			rows += q.Rows
 		}
 	}
 	return rows
@@ -25,25 +25,25 @@ func (in *instance) admit(requests []*infer.Request) (rows int) {
 // check says why a request cannot run. The engine has checked it against the
 // signature; what is left is the content of strings, and what would have us
 // write beyond a tensor.
-func (in *instance) check(r *infer.Request) error {
-	m := in.model
-	if m.decoupled && r.Stream == nil {
+func (r *run) check(q *infer.Request) error {
+	m := r.in.model
+	if m.decoupled && q.Stream == nil {
 		return status.Errorf(status.Unsupported, "doesn't support models with decoupled transaction policy")
 	}
-	for j := range r.Inputs {
-		input := &r.Inputs[j]
-		if input.Index < 0 || input.Index >= len(m.inputs) || j > 0 && input.Index <= r.Inputs[j-1].Index {
+	for j := range q.Inputs {
+		input := &q.Inputs[j]
+		if input.Index < 0 || input.Index >= len(m.inputs) || j > 0 && input.Index <= q.Inputs[j-1].Index {
 			return status.Errorf(status.Internal, "BUG: the inputs of a request to model '%s' are not in order", m.sig.Name)
 		}
-		if err := in.checkInput(&m.inputs[input.Index], input, r.Rows); err != nil {
+		if err := r.checkInput(&m.inputs[input.Index], input, q.Rows); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (in *instance) checkInput(x *port, input *infer.Input, rows int) error {
-	name := in.model.sig.Name
+func (r *run) checkInput(x *port, input *infer.Input, rows int) error {
+	name := r.in.model.sig.Name
 	if len(input.Shape) != len(x.Full) {
 		return status.Errorf(status.Internal, "BUG: input '%s' of model '%s' has shape %s, want %s", x.Name, name, input.Shape, x.Full)
 	}
@@ -55,8 +55,8 @@ func (in *instance) checkInput(x *port, input *infer.Input, rows int) error {
 		if !ok {
 			elements = -1 // no number of strings will do
 		}
-		in.scratch = in.scratch[:0]
-		return checkStrings(name, x.Name, in.contiguous(input.Data), elements)
+		r.scratch = r.scratch[:0]
+		return checkStrings(name, x.Name, r.contiguous(input.Data), elements)
 	}
 	want, ok := input.Shape.Bytes(x.Type)
 	if got := input.Data.Size(); !ok || int64(got) != want {
@@ -71,12 +71,12 @@ func (in *instance) checkInput(x *port, input *infer.Input, rows int) error {
 }
 
 // contiguous returns data in one piece, in scratch memory if it was not.
-func (in *instance) contiguous(d infer.Data) []byte {
+func (r *run) contiguous(d infer.Data) []byte {
 	if len(d.Rest) == 0 {
 		return d.First
 	}
-	in.scratch = d.Contiguous(in.scratch)
-	return in.scratch
+	r.scratch = d.Contiguous(r.scratch)
+	return r.scratch
 }
 
 // checkStrings walks over an input of strings, as many as its shape has.

@@ -8,6 +8,7 @@ import (
 
 	"shoal/internal/infer"
 	"shoal/internal/model/modelpb"
+	"shoal/internal/race"
 	"shoal/internal/tensor"
 )
 
@@ -83,6 +84,9 @@ func cpuOf(b testing.TB, pid int) time.Duration {
 }
 
 func TestRoundTripAllocatesNothing(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the race detector allocates")
+	}
 	_, run := startForBench(t, "touch", 16)
 	for range 100 {
 		run()

@@ -31,15 +31,14 @@ type layout struct {
 }
 
 // lay works out where the batch's parts will lie.
-func (in *instance) lay(requests []*infer.Request) *layout {
-	l := &in.layout
+func (l *layout) lay(m *loaded, requests []*infer.Request) {
 	l.columns, l.places, l.texts = l.columns[:0], l.places[:0], 0
 	for range requests {
 		l.places = append(l.places, 0)
 	}
 	l.table = (4*len(requests) + 7) &^ 7
-	for i := range in.model.inputs {
-		l.addColumn(&in.model.inputs[i], i, requests)
+	for i := range m.inputs {
+		l.addColumn(&m.inputs[i], i, requests)
 	}
 	at := align(headSize + l.table)
 	for i := range l.columns {
@@ -52,9 +51,8 @@ func (in *instance) lay(requests []*infer.Request) *layout {
 			c.offset, at = at, align(at+c.size)
 		}
 	}
-	l.extras = in.model.appendExtras(l.extras[:0], requests)
+	l.extras = m.appendExtras(l.extras[:0], requests)
 	l.extrasAt, l.size = at, at+len(l.extras)
-	return l
 }
 
 // addColumn adds the model's input of that index, if any request has it.
@@ -103,18 +101,17 @@ func at(r *infer.Request, place, index int) *infer.Input {
 
 // gather writes the batch into the slot: the one copy that a tensor makes on its
 // way from the socket to the handler.
-func (in *instance) gather(s *slot, requests []*infer.Request, rows int) (size int, err error) {
-	l := in.lay(requests)
+func (r *run) gather(s *slot, rows int) (size int, err error) {
+	l, requests := &r.layout, r.live
+	l.lay(r.in.model, requests)
 	if l.size > half {
-		return 0, status.Errorf(status.InvalidArgument, "the inputs of a batch of model '%s' have %d bytes, and at most %d fit a worker's memory", in.model.sig.Name, l.size, int64(half))
+		return 0, status.Errorf(status.InvalidArgument, "the inputs of a batch of model '%s' have %d bytes, and at most %d fit a worker's memory", r.in.model.sig.Name, l.size, int64(half))
 	}
 	if err := s.reach(l.size); err != nil {
 		return 0, err
 	}
 	s.usedIn = l.size
-	in.sequence++
-	mem := s.in
-	binary.LittleEndian.PutUint64(mem, in.sequence)
+	mem := s.in // the batch's number comes into it when it is sent
 	binary.LittleEndian.PutUint32(mem[8:], uint32(l.table))
 	binary.LittleEndian.PutUint32(mem[12:], uint32(len(l.extras)))
 	binary.LittleEndian.PutUint32(mem[16:], uint32(len(requests)))

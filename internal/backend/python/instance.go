@@ -3,8 +3,11 @@ package python
 import (
 	"encoding/binary"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"shoal/internal/backend"
 	"shoal/internal/infer"
 	"shoal/internal/status"
 	"shoal/internal/worker"
@@ -18,26 +21,46 @@ type instance struct {
 	seat  *worker.Member // its place among the model's workers
 	born  time.Time
 
-	sequence uint64
-	live     []*infer.Request // those of the batch at hand that are to run; stale between runs
-	layout   layout
-	reader   reader
-	scratch  []byte
+	handler atomic.Int64         // nanoseconds that the model's code has taken
+	current atomic.Pointer[link] // the worker that was started last
+
+	sequence uint64 // of the last batch that was sent; the holder of the worker's
+
+	mu   sync.Mutex // protects the fields below
+	idle []*run
 }
+
+// A run is what it takes to run one batch. An instance has one for the batch that
+// its worker has and one for the batch that is being laid into its memory.
+type run struct {
+	in      *instance
+	live    []*infer.Request // those of the batch that are to run; stale between runs
+	layout  layout
+	reader  reader
+	scratch []byte
+}
+
+// Ahead implements backend.Ahead: while one batch runs another may be gathered.
+func (in *instance) Ahead() int { return 1 }
 
 // Run implements backend.Instance.
 func (in *instance) Run(b *infer.Batch) error {
-	rows := in.admit(b.Requests)
-	if len(in.live) == 0 {
+	r := in.takeRun()
+	defer in.putRun(r)
+	rows := r.admit(b.Requests)
+	if len(r.live) == 0 {
 		return nil // each request has its error
 	}
 	if limit := in.model.sig.MaxBatch; limit > 0 && rows > limit {
 		return status.Errorf(status.Internal, "batch size %d for '%s', max allowed is %d", rows, in.model.sig.Name, limit)
 	}
 	for try := 1; ; try++ {
-		again, err := in.try(b, rows)
+		again, err := r.try(b, rows)
+		if err == nil {
+			return nil
+		}
 		if !again || try == maxTries {
-			return err
+			return in.fault(err)
 		}
 	}
 }
@@ -46,65 +69,118 @@ func (in *instance) Run(b *infer.Batch) error {
 // already.
 const maxTries = 3
 
+func (in *instance) takeRun() *run {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if n := len(in.idle); n > 0 {
+		r := in.idle[n-1]
+		in.idle = in.idle[:n-1]
+		return r
+	}
+	return &run{in: in, reader: reader{model: in.model, limit: in.model.set.maxResult}}
+}
+
+func (in *instance) putRun(r *run) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.idle = append(in.idle, r)
+}
+
 // try runs the batch in the worker that is there. It is to be tried again when
 // the worker had ended before it saw the batch.
-func (in *instance) try(b *infer.Batch, rows int) (again bool, err error) {
-	l, err := in.sup.Acquire()
+func (r *run) try(b *infer.Batch, rows int) (again bool, err error) {
+	in := r.in
+	l, s, size, err := r.hold(rows)
 	if err != nil {
-		return false, err
+		return errors.Is(err, errSilent), err
 	}
-	s, err := l.mem.take()
-	if err != nil {
-		in.sup.Release(l)
-		return false, in.fault(err)
-	}
-	size, err := in.gather(s, in.live, rows)
-	if err != nil {
-		l.mem.put(s)
-		in.sup.Release(l)
-		return false, in.fault(err)
-	}
+	in.sequence++
+	sequence := in.sequence
+	binary.LittleEndian.PutUint64(s.in, sequence)
 	if in.model.decoupled {
-		l.streams.add(in.sequence, in.live)
+		l.streams.add(sequence, r.live)
 	}
 	b.Times.InputsReady = in.now()
-	err = in.exchange(l, s, size)
+	err = l.exchange(s, size, sequence)
 	b.Times.OutputsOut = in.now()
 	if err == nil {
-		err = in.read(s, rows)
+		err = r.read(s, sequence, rows)
 	}
 	if err != nil {
 		again = errors.Is(err, errSilent) && l.mem.untaken() && !in.model.decoupled
 		return again, in.lost(l, s, err)
 	}
-	l.handler.Add(int64(in.reader.handler))
+	in.handler.Add(int64(r.reader.handler))
 	in.sup.Release(l)
-	in.hand(s)
+	r.hand(s)
 	return false, nil
+}
+
+// hold lays the batch into the worker's memory and returns once the worker is
+// ours. If it has changed meanwhile the batch is laid out again.
+func (r *run) hold(rows int) (l *link, s *slot, size int, err error) {
+	sup := r.in.sup
+	first, err := sup.Await()
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	s, size, laid := r.lay(first, rows)
+	l, err = sup.Acquire()
+	if err == nil && l == first && laid == nil {
+		return l, s, size, nil
+	}
+	if laid == nil {
+		first.mem.put(s)
+	}
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	if s, size, err = r.lay(l, rows); err == nil {
+		return l, s, size, nil
+	}
+	if errors.Is(err, errSilent) {
+		_ = sup.Lost(l, err) // the batch has not been near it
+		return nil, nil, 0, err
+	}
+	sup.Release(l)
+	return nil, nil, 0, r.in.fault(err)
+}
+
+// lay writes the batch into a slot of the worker's memory.
+func (r *run) lay(l *link, rows int) (*slot, int, error) {
+	s, err := l.mem.take()
+	if err != nil {
+		return nil, 0, err
+	}
+	size, err := r.gather(s, rows)
+	if err != nil {
+		l.mem.put(s)
+	}
+	return s, size, err
 }
 
 // read reads the worker's answer. That of a decoupled model has nothing in it: its
 // responses come by themselves.
-func (in *instance) read(s *slot, rows int) error {
-	if in.model.decoupled {
-		_, err := in.reader.open(s, in.sequence)
+func (r *run) read(s *slot, sequence uint64, rows int) error {
+	if r.in.model.decoupled {
+		_, err := r.reader.open(s, sequence)
 		return err
 	}
-	return in.reader.read(s, in.sequence, in.live, rows)
+	return r.reader.read(s, sequence, r.live, rows)
 }
 
 // now returns the time, from one reading of the clock: time.Now makes two.
 func (in *instance) now() time.Time { return in.born.Add(time.Since(in.born)) }
 
 // exchange has the worker run the batch in the slot.
-func (in *instance) exchange(l *link, s *slot, size int) error {
+func (l *link) exchange(s *slot, size int, sequence uint64) error {
 	if err := l.mem.send(s, size); err != nil {
 		return err
 	}
 	if err := l.mem.wait(); err != nil {
 		return err
 	}
-	if l.silent.Load() && binary.LittleEndian.Uint64(s.out) != in.sequence {
+	if l.silent.Load() && binary.LittleEndian.Uint64(s.out) != sequence {
 		return errSilent // else it answered and ended after that
 	}
 	return nil
@@ -123,14 +199,14 @@ func (in *instance) lost(l *link, s *slot, fault error) error {
 }
 
 // hand makes the slot the owner of the responses' memory.
-func (in *instance) hand(s *slot) {
+func (r *run) hand(s *slot) {
 	owned := int32(0)
-	for _, r := range in.live {
-		if r.Err == nil && !in.model.decoupled {
+	for _, q := range r.live {
+		if q.Err == nil && !r.in.model.decoupled {
 			owned++
 		}
 	}
-	if in.reader.kept {
+	if r.reader.kept {
 		s.kept = true
 	}
 	if owned == 0 {
@@ -138,9 +214,9 @@ func (in *instance) hand(s *slot) {
 		return
 	}
 	s.refs.Store(owned)
-	for _, r := range in.live {
-		if r.Err == nil && !in.model.decoupled {
-			r.Response.Own(s)
+	for _, q := range r.live {
+		if q.Err == nil && !r.in.model.decoupled {
+			q.Response.Own(s)
 		}
 	}
 }
@@ -152,6 +228,15 @@ func (in *instance) fault(err error) error {
 		return err
 	}
 	return status.Wrap(status.Internal, err, "model '"+in.model.sig.Name+"' could not be run; the server's log has the details")
+}
+
+// Worker implements backend.Supervised.
+func (in *instance) Worker() backend.Worker {
+	w := backend.Worker{Name: in.name, Restarts: in.sup.Status().Restarts, Handler: time.Duration(in.handler.Load())}
+	if l := in.current.Load(); l != nil {
+		w.Resident = l.process.RSS()
+	}
+	return w
 }
 
 // Watch has changed called when the instance's worker is not there to run batches,

@@ -32,7 +32,6 @@ type link struct {
 	gone    chan struct{} // closed when all of it is given back
 	silent  atomic.Bool   // nothing will come from the worker any more
 	ending  atomic.Bool   // it was asked to end
-	handler atomic.Int64  // nanoseconds in the handler
 	streams *streams      // the requests of a decoupled model that are not finished
 	count   counter       // takes the model's own metrics
 

@@ -53,11 +53,16 @@ func (m *loaded) Start(ctx context.Context, p backend.Placement) (backend.Instan
 	limits.Start, limits.Run = m.set.startTimeout, m.set.runTimeout
 	in := &instance{model: m, name: p.Name, seat: m.workers.Join()}
 	in.born = m.backend.born
-	in.reader.model, in.reader.limit = m, m.set.maxResult
 	var err error
 	in.sup, err = worker.Supervise(ctx, worker.Config[*link]{
 		Model: m.sig.Name, Name: p.Name, Log: m.backend.log, Limits: limits, Changed: in.seat.Set,
-		Start: func(ctx context.Context) (*link, error) { return m.startWorker(ctx, p) },
+		Start: func(ctx context.Context) (*link, error) {
+			l, err := m.startWorker(ctx, p)
+			if err == nil {
+				in.current.Store(l)
+			}
+			return l, err
+		},
 	})
 	if err != nil {
 		in.seat.Leave()

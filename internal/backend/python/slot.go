@@ -35,6 +35,9 @@ const (
 func (m *memory) take() (*slot, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.retired {
+		return nil, errSilent
+	}
 	if n := len(m.idle); n > 0 {
 		s := m.idle[n-1]
 		m.idle = m.idle[:n-1]

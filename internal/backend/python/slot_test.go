@@ -78,6 +78,45 @@ func TestResponsesOutliveLaterBatchesAndTheirInstance(t *testing.T) {
 	}
 }
 
+func TestABatchIsGatheredWhileAnotherRuns(t *testing.T) {
+	in := startPlay(t, Options{})
+	if got := in.Ahead(); got != 1 {
+		t.Fatalf("ahead: got %d, want 1", got)
+	}
+	errs := make(chan error)
+	for n := range 1 + in.Ahead() {
+		go func() { errs <- runMany(in, n) }()
+	}
+	for range 1 + in.Ahead() {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// runMany runs batches that tell which they are, some of which end the worker.
+func runMany(in backend.Instance, n int) error {
+	for i := range 60 {
+		do := ""
+		if i == 30 {
+			do = "die"
+		}
+		value := byte(100*n + i)
+		r := wide(do, 1000, value)
+		err := in.Run(batchOf(r))
+		switch {
+		case do == "die" && err == nil:
+			return fmt.Errorf("run %d of %d: got no error of a worker that ended", i, n)
+		case do == "" && err != nil:
+			return fmt.Errorf("run %d of %d: %w", i, n, err)
+		case do == "" && !sameBytes(r.Response.Outputs[0].Data, value, 4000):
+			return fmt.Errorf("run %d of %d: got another's answer", i, n)
+		}
+		r.Release()
+	}
+	return nil
+}
+
 // things counts what a worker takes of this process: open files and mappings of
 // shared memory.
 func things(t *testing.T) (files, maps int) {
