@@ -5,6 +5,7 @@ PYTHON  ?= python3
 BIN     := build/shoal
 PYLIB   := build/python
 TRITON  := build/triton-venv
+PEERS   := build/python-peers
 FUZZTIME ?= 20s
 FUZZREST ?= 5s
 FUZZMAIN := FuzzScanner|FuzzDecode|FuzzCodec|FuzzParse
@@ -15,7 +16,7 @@ export CGO_ENABLED ?= 0
 
 .DEFAULT_GOAL := help
 .PHONY: help build run test test-go test-python test-e2e runtime check race fuzz lint fmt golden generate install \
-	stress soak-python perf-criteria bench-overload bench-size bench-triton bench-ladder bench-batcher bench-go clean
+	stress soak-python perf-criteria bench-overload bench-size bench-triton bench-ladder bench-batcher bench-python bench-go clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -108,6 +109,15 @@ bench-ladder: runtime ## what dynamic batching and a second instance bring, with
 
 bench-batcher: ## what the batcher alone costs a request
 	$(GO) run ./bench/batcher $(ARGS)
+
+$(PEERS)/.done: bench/python/servers/requirements.txt
+	rm -rf $(PEERS)
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/pip install --quiet --disable-pip-version-check -r $<
+	touch $@
+
+bench-python: build $(PEERS)/.done $(TRITON)/.done ## Python models: the way to a worker and back; beside mosec, LitServe, uvicorn and Triton (ARGS adds flags)
+	$(GO) run ./bench/python $(ARGS)
 
 bench-overload: runtime ## twice the requests that the server can serve (ARGS adds flags)
 	$(GO) run ./bench/overload $(ARGS)

@@ -18,7 +18,7 @@ import (
 type Sample struct {
 	Requests   int64   `json:"requests"`
 	CPU        float64 `json:"cpu_us"`        // of the server process
-	WorkerCPU  float64 `json:"worker_cpu_us"` // of the processes it started
+	WorkerCPU  float64 `json:"worker_cpu_us"` // of the server's Workers
 	ClientCPU  float64 `json:"client_cpu_us"`
 	P50        float64 `json:"p50_us"`
 	P95        float64 `json:"p95_us"`
@@ -30,7 +30,7 @@ type Sample struct {
 
 // A Load is what is done to a server.
 type Load struct {
-	Model            string
+	Model            string // whose statistics are read; empty when the server has none
 	Target           load.Target
 	Callers          int
 	Warmup, Duration time.Duration
@@ -50,7 +50,7 @@ func Run(ctx context.Context, s *peer.Server, l Load) (Sample, error) {
 			return Sample{}, err
 		}
 	}
-	statsBefore, err := readStats(ctx, s.HTTP, l.Model)
+	statsBefore, err := l.stats(ctx, s.HTTP)
 	if err != nil {
 		return Sample{}, err
 	}
@@ -66,7 +66,7 @@ func Run(ctx context.Context, s *peer.Server, l Load) (Sample, error) {
 	if err != nil {
 		return Sample{}, err
 	}
-	statsAfter, err := readStats(ctx, s.HTTP, l.Model)
+	statsAfter, err := l.stats(ctx, s.HTTP)
 	if err != nil {
 		return Sample{}, err
 	}
@@ -88,6 +88,14 @@ func Run(ctx context.Context, s *peer.Server, l Load) (Sample, error) {
 		MeanBatch:  meanBatch,
 		Queue:      queue,
 	}, nil
+}
+
+// stats reads the statistics of the load's model, if it has any.
+func (l Load) stats(ctx context.Context, address string) (stats, error) {
+	if l.Model == "" {
+		return stats{}, nil
+	}
+	return readStats(ctx, address, l.Model)
 }
 
 // clocks are the CPU times of the processes that take part.

@@ -28,7 +28,7 @@ var mlpFile = sync.OnceValue(func() []byte { return mlp(mlpWidths) })
 func MLP() Model {
 	in, out := mlpWidths[0], mlpWidths[len(mlpWidths)-1]
 	return Model{
-		Name: "mlp", MaxBatch: 64, Instances: 1, Tensors: ports(Input, in, Output, out), Settings: oneThread,
+		Name: "mlp", MaxBatch: 64, Instances: 1, Tensors: Ports(Input, in, Output, out), Settings: oneThread,
 		Inputs: []load.Tensor{Random(Input, int64(in))}, Answer: out,
 		ONNX: func() ([]byte, error) { return mlpFile(), nil },
 	}

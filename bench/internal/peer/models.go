@@ -24,7 +24,7 @@ type Model struct {
 	Tensors   string                 // input and output, as config.pbtxt has them
 	Settings  string                 // further lines of config.pbtxt
 	ONNX      func() ([]byte, error) // the file that Shoal runs
-	Python    string                 // the code that Triton runs
+	Python    string                 // the code that a Python backend runs
 	Inputs    []load.Tensor          // of one row
 	Answer    int                    // FP32 elements of the output of one row
 }
@@ -55,7 +55,7 @@ func (m Model) config(backend string) string {
 func Identity(name string, width int) Model {
 	dims := []any{"N", width}
 	return Model{
-		Name: name, MaxBatch: 8, Instances: 1, Tensors: ports(Input, width, Output, width), Python: pythonIdentity,
+		Name: name, MaxBatch: 8, Instances: 1, Tensors: Ports(Input, width, Output, width), Python: pythonIdentity,
 		Inputs: []load.Tensor{Random(Input, int64(width))}, Answer: width,
 		ONNX: func() ([]byte, error) {
 			return onnxtest.Model{
@@ -78,8 +78,9 @@ class TritonPythonModel:
         ]
 `
 
-// ports returns the lines of config.pbtxt for one input and one output.
-func ports(input string, in int, output string, out int) string {
+// Ports returns the lines of config.pbtxt for one FP32 input and output of so many
+// elements.
+func Ports(input string, in int, output string, out int) string {
 	return fmt.Sprintf("input [ { name: %q data_type: TYPE_FP32 dims: [ %d ] } ]\noutput [ { name: %q data_type: TYPE_FP32 dims: [ %d ] } ]\n",
 		input, in, output, out)
 }

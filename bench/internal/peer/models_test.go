@@ -16,7 +16,7 @@ func TestRepositoriesHaveTheSameSettingsOnBothServers(t *testing.T) {
 	if err := WriteShoal(shoal, batching, MLP()); err != nil {
 		t.Fatal(err)
 	}
-	if err := writeTriton(triton, batching, MLP()); err != nil {
+	if err := writePython(triton, batching, MLP()); err != nil {
 		t.Fatal(err)
 	}
 	const want = `max_batch_size: 8

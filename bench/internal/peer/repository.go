@@ -11,8 +11,9 @@ func WriteShoal(dir string, models ...Model) error {
 	return writeRepository(dir, "onnxruntime", "model.onnx", models, func(m Model) ([]byte, error) { return m.ONNX() })
 }
 
-// writeTriton makes dir anew as a repository of those models that Triton can run.
-func writeTriton(dir string, models ...Model) error {
+// writePython makes dir anew as a repository of those models that have Python
+// code, for Triton or for Shoal.
+func writePython(dir string, models ...Model) error {
 	var python []Model
 	for _, m := range models {
 		if m.Python != "" {

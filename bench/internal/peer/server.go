@@ -2,6 +2,7 @@ package peer
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,11 +29,14 @@ const (
 
 // A Command says how a server is started. Its ports are added when it is.
 type Command struct {
-	Name string   // "shoal" or "triton", the name of the log file too
+	Name string   // such as "shoal" or "triton"
 	Args []string // the program and its arguments
 	Env  []string // added to this process's environment
 	Log  string   // where its output goes
 	CPUs []int    // the cores it may use; all when empty
+	// Ready is the path that answers 200 when the server is ready; that of the
+	// KServe protocol when empty.
+	Ready string
 }
 
 // String returns the command as one would type it in the working directory,
@@ -55,10 +59,10 @@ type Server struct {
 	HTTP, GRPC string // addresses
 	Process    load.Process
 	// Workers are the processes that the server had started when it became
-	// ready: Triton's Python stubs.
+	// ready, or when they were last looked for: the processes of Python models.
 	Workers []load.Process
-	// Startup is the time from exec to the first positive answer of
-	// /v2/health/ready.
+	// Startup is the time from exec to the first positive answer of the path
+	// that says so.
 	Startup time.Duration
 
 	cmd    *exec.Cmd
@@ -111,22 +115,22 @@ func startOnce(ctx context.Context, c Command) (*Server, error) {
 		Process: load.Watch(cmd.Process.Pid), cmd: cmd, exited: make(chan error, 1),
 	}
 	go func() { s.exited <- cmd.Wait() }()
-	if err := s.awaitReady(ctx); err != nil {
+	if err := s.awaitReady(ctx, cmp.Or(c.Ready, "/v2/health/ready")); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w; the end of %s:\n%s", c.Name, err, c.Log, tail(c.Log)), s.Close())
 	}
 	s.Startup = time.Since(start)
-	if s.Workers, err = s.Process.Descendants(); err != nil {
+	if err := s.FindWorkers(); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
 // awaitReady asks until the server says that it is ready.
-func (s *Server) awaitReady(ctx context.Context) error {
+func (s *Server) awaitReady(ctx context.Context, path string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.HTTP+"/v2/health/ready", nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.HTTP+path, nil)
 	if err != nil {
 		return err
 	}
@@ -148,11 +152,27 @@ func (s *Server) awaitReady(ctx context.Context) error {
 	}
 }
 
-// Close ends the server, politely at first, and waits until it has ended.
+// FindWorkers looks again for the processes that the server has started.
+func (s *Server) FindWorkers() (err error) {
+	s.Workers, err = s.Process.Descendants()
+	return err
+}
+
+// Pause stops the server and all in its process group where they are: some servers
+// take a good part of a core while they wait for requests.
+func (s *Server) Pause() error { return syscall.Kill(-s.cmd.Process.Pid, syscall.SIGSTOP) }
+
+// Resume lets a paused server go on.
+func (s *Server) Resume() error { return syscall.Kill(-s.cmd.Process.Pid, syscall.SIGCONT) }
+
+// Close ends the server, politely at first, and waits until it has ended. What it
+// leaves behind in its process group is ended too.
 func (s *Server) Close() error {
+	_ = s.Resume() // it may be gone
 	s.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-s.exited:
+		_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL) // there is nobody, as a rule
 		return nil
 	case <-time.After(stopTimeout):
 	}

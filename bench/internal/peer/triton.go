@@ -24,7 +24,7 @@ func Triton(venv, work string, models ...Model) (Command, error) {
 		return Command{}, err
 	}
 	repository := filepath.Join(work, fmt.Sprintf("triton-models-%d", len(models)))
-	if err := writeTriton(repository, models...); err != nil {
+	if err := writePython(repository, models...); err != nil {
 		return Command{}, err
 	}
 	bin, err := filepath.Abs(filepath.Join(venv, "bin"))
