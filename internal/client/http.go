@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -152,9 +153,9 @@ func (c *httpAPI) call(ctx context.Context, method, path string, say any) ([]byt
 // ErrorText returns what an HTTP error says: the server's own words where the
 // body has them.
 func ErrorText(status int, body []byte) string {
-	var answer struct{ Error string }
-	if json.Unmarshal(body, &answer) == nil && answer.Error != "" {
-		return answer.Error
+	var answer struct{ Error, Message string } // a message is what TorchServe has
+	if json.Unmarshal(body, &answer) == nil && answer.Error+answer.Message != "" {
+		return cmp.Or(answer.Error, answer.Message)
 	}
 	if len(body) == 0 {
 		return fmt.Sprintf("HTTP %d %s", status, http.StatusText(status))

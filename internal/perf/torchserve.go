@@ -1,14 +1,17 @@
 package perf
 
 import (
+	"bytes"
+	"mime/multipart"
 	"net/url"
 
+	"shoal/internal/client"
 	"shoal/internal/load"
 	"shoal/internal/perf/input"
 )
 
 // prepareTorchServe makes the requests for a TorchServe or MMS server: the files
-// that the data names, each the body of a prediction. Such a server tells neither
+// that the data names, each in the form of a prediction. Such a server tells neither
 // shapes nor statistics.
 func (s *Session) prepareTorchServe() error {
 	var bodies [][]byte
@@ -23,8 +26,28 @@ func (s *Session) prepareTorchServe() error {
 	l := load.NewHTTPLink(s.settings.Address.Host, s.settings.TLS)
 	s.link = l
 	for _, body := range bodies {
-		s.messages = append(s.messages, l.Message(path, s.lines(), body))
+		kind, form, err := torchForm(body)
+		if err != nil {
+			return err
+		}
+		s.messages = append(s.messages, l.Message(path, s.lines(client.Header{Name: "Content-Type", Value: kind}), form))
 	}
 	s.findServer()
 	return nil
+}
+
+// torchForm returns a file as the field "data" of a form, which is how
+// perf_analyzer sends it: handlers look for that name.
+func torchForm(file []byte) (contentType string, form []byte, err error) {
+	var b bytes.Buffer
+	w := multipart.NewWriter(&b)
+	field, err := w.CreateFormField("data")
+	if err != nil {
+		return "", nil, err
+	}
+	if _, err := field.Write(file); err != nil {
+		return "", nil, err
+	}
+	err = w.Close()
+	return w.FormDataContentType(), b.Bytes(), err
 }

@@ -20,10 +20,14 @@ func TestTorchServeGetsTheFilesThatTheDataNames(t *testing.T) {
 	var mu sync.Mutex
 	var got []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
+		// As TorchServe 0.12 was seen to: fields of a form have their names, an
+		// answer has no content type and some headers of its own.
 		mu.Lock()
 		defer mu.Unlock()
-		got = append(got, r.URL.Path+" "+string(body))
+		got = append(got, r.URL.Path+" "+r.FormValue("data"))
+		w.Header()["Content-Type"] = nil
+		w.Header().Set("x-request-id", "0a36c4a8-252b-4249-9a6f-abe7a18a10d4")
+		w.Header().Set("connection", "keep-alive")
 		io.WriteString(w, "ok")
 	}))
 	defer server.Close()
@@ -73,5 +77,12 @@ func TestTorchServeWantsFilesToSend(t *testing.T) {
 		if err := s.Check(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q in it", err, want)
 		}
+	}
+}
+
+func TestTorchServeErrorsAreTheServers(t *testing.T) {
+	const said = "{\n  \"code\": 404,\n  \"type\": \"ModelNotFoundException\",\n  \"message\": \"Model not found: net\"\n}\n"
+	if got := client.ErrorText(404, []byte(said)); got != "Model not found: net" {
+		t.Errorf("got %q, want the server's words", got)
 	}
 }
