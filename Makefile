@@ -6,6 +6,7 @@ BIN     := build/shoal
 PYLIB   := build/python
 TRITON  := build/triton-venv
 PEERS   := build/python-peers
+ANALYZER := build/perf_analyzer
 FUZZTIME ?= 20s
 FUZZREST ?= 5s
 FUZZMAIN := FuzzScanner|FuzzDecode|FuzzCodec|FuzzParse
@@ -16,7 +17,7 @@ export CGO_ENABLED ?= 0
 
 .DEFAULT_GOAL := help
 .PHONY: help build run test test-go test-python test-e2e runtime check race fuzz lint fmt golden generate install \
-	stress soak-python perf-criteria bench-overload bench-size bench-triton bench-ladder bench-batcher bench-python bench-go clean
+	stress soak-python perf-criteria bench-overload bench-size bench-triton bench-perf bench-ladder bench-batcher bench-python bench-go clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -100,6 +101,21 @@ $(TRITON)/.done:
 
 bench-triton: runtime $(TRITON)/.done ## compare with a real tritonserver (ARGS adds flags)
 	$(GO) run ./bench/triton $(ARGS)
+
+# The last wheel with perf_analyzer in it. It wants Debian's libb64 and a CUDA runtime, which Triton's package has.
+$(ANALYZER)/.done: $(TRITON)/.done
+	rm -rf $(ANALYZER)
+	mkdir -p $(ANALYZER)/lib
+	$(PYTHON) -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: --platform manylinux1_x86_64 --dest $(ANALYZER) tritonclient==2.51.0
+	$(PYTHON) -m zipfile -e $(ANALYZER)/tritonclient-2.51.0-*.whl $(ANALYZER)/wheel
+	install -m 755 $(ANALYZER)/wheel/tritonclient-2.51.0.data/data/bin/perf_analyzer $(ANALYZER)/perf_analyzer
+	cd $(ANALYZER) && apt-get download -q libb64-0d && dpkg -x libb64-0d_*.deb deb && cp deb/usr/lib/*/libb64.so.0d lib/
+	ln -s $$(ls $(CURDIR)/$(TRITON)/lib/python3*/site-packages/nvidia_pytriton.libs/libcudart-*.so.12* | head -n 1) $(ANALYZER)/lib/libcudart.so.12
+	touch $@
+
+bench-perf: runtime $(TRITON)/.done $(ANALYZER)/.done ## the load generator beside NVIDIA's perf_analyzer, and what it can do
+	$(GO) build -o build/bench-perf ./bench/perf
+	build/bench-perf $(ARGS)
 
 bench-size: runtime $(TRITON)/.done ## start time, memory and binary beside a real tritonserver
 	$(GO) run ./bench/size $(ARGS)

@@ -12,6 +12,9 @@ import (
 const (
 	// tickLength is how often what the workers saw is collected.
 	tickLength = 100 * time.Millisecond
+	// tendEvery is after how many ticks an idle connection is looked after, each in
+	// its turn: a second is soon enough for a server that wants to stop.
+	tendEvery = 10
 	// lateAfter is how late a request is sent when it counts as delayed.
 	lateAfter = time.Millisecond
 	// minCountWindow is the shortest window that is counted by requests; a few
@@ -31,6 +34,7 @@ type meter struct {
 	cut    time.Duration // where the slice now measured began
 	trial  int
 
+	ticks    int
 	timeline []Tick
 	tick     *load.Histogram // of the tick now measured
 	exported []exported
@@ -148,7 +152,8 @@ func (c *clamp) take(m *meter, w *Window) {
 	m.tick.Reset()
 	now := load.Now()
 	before, failedBefore, rowsBefore := w.Requests, w.Failed, w.Rows
-	for _, worker := range m.crew.workers {
+	m.ticks++
+	for i, worker := range m.crew.workers {
 		records, idle, failed, export := worker.take()
 		for i := range records {
 			c.add(&records[i])
@@ -161,7 +166,9 @@ func (c *clamp) take(m *meter, w *Window) {
 			m.health.fail(f)
 		}
 		m.exported = append(m.exported, export...)
-		worker.conn.Tend()
+		if i%tendEvery == m.ticks%tendEvery {
+			worker.conn.Tend()
+		}
 	}
 	m.health.tick(now, w.Requests-before)
 	w.cut(now-m.cut, w.Requests-before, w.Rows-rowsBefore, m.tick)
