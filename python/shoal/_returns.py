@@ -24,14 +24,23 @@ class Checker:
         self._outputs = list(declared.outputs.values())
         self._predict = predict
         self._where: str | None = None
+        self._only: Output | None = None  # the one output, if its arrays need nothing done to them
+        if len(self._outputs) == 1 and self._outputs[0].shape and not self._outputs[0].text:
+            self._only = self._outputs[0]
+            self._dtype = self._only.dtype
 
     def check(self, result: Any, rows: int | None) -> list[tuple]:
         """The outputs as (name, array, data type); rows is None for a model that is not batched."""
+        only = self._only
+        if only is not None and type(result) is np.ndarray and result.dtype is self._dtype and result.shape == (rows,) + only.shape:
+            return [(only.name, result, only.datatype)]
         return [(spec.name, self._array(spec, value, rows), spec.datatype) for spec, value in self._sorted(result)]
 
     def _sorted(self, result: Any) -> list[tuple[Output, Any]]:
         """The declared outputs with their values."""
         outputs = self._outputs
+        if len(outputs) == 1 and result is not None and not isinstance(result, dict):
+            return [(outputs[0], result)]
         names = ", ".join(s.name for s in outputs)
         if isinstance(result, dict):
             missing = [s.name for s in outputs if s.name not in result]
@@ -42,8 +51,6 @@ class Checker:
             return [(s, result[s.name]) for s in outputs]
         if result is None:
             raise self._wrong(f"None, want {names}: is a return missing?")
-        if len(outputs) == 1:
-            return [(outputs[0], result)]
         if not isinstance(result, (tuple, list)):
             raise self._wrong(f"{_kind(result)}, want {len(outputs)} arrays: {names}")
         if len(result) != len(outputs):

@@ -41,6 +41,7 @@ UNCACHED = 1  # the descriptor is not likely to come again
 KEPT = 1  # the handler still holds inputs: the slot must not be used again
 ALL = 0xFFFFFFFF  # an answer for all requests of the batch
 
+_NOBODY = frozenset()
 _MAX_LAYOUTS = 64
 _MAX_ENTRIES = 256
 _ALIGN = 64
@@ -364,7 +365,7 @@ class Batch:
             if self._left is not None:
                 raise RuntimeError("a request of the batch has been answered already")
             self._add(ALL, outputs, parameters, None)
-            self._left = set()
+            self._left = _NOBODY
 
     def fail(self, message, code="INTERNAL"):
         """Fail every request that has no answer yet."""
@@ -375,6 +376,8 @@ class Batch:
         """The requests that have no answer yet."""
         if self._left is None:
             return list(self.requests)
+        if not self._left:
+            return []
         return [self.requests[i] for i in sorted(self._left)]
 
     def _answer(self, i, outputs, parameters):

@@ -66,6 +66,9 @@ class Batch:
         names = {n for r in self.requests for n in r.input_names}
         return {n: self._column([r._inputs.get(n) for r in self.requests]) for n in names}
 
+    def input(self, name):
+        return self.inputs()[name]
+
     @staticmethod
     def _column(parts):
         if any(p is None for p in parts) or len({p.shape[1:] for p in parts}) > 1:

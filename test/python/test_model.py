@@ -67,6 +67,32 @@ def test_load_runs_once_with_its_context():
     assert made._model.loaded == "m" and made._model.context.device == "cpu"
 
 
+def test_predict_takes_its_inputs_in_its_own_order():
+    class Minus(shoal.Model):
+        a = shoal.Input("float32", [1])
+        b = shoal.Input("float32", [1])
+        y = shoal.Output("float32", [1])
+
+        def predict(self, b, a):
+            return b - a
+
+    assert run(Minus, {"a": floats([1]), "b": floats([5])}).whole["y"].tolist() == [[4]]
+
+
+def test_load_may_set_another_predict():
+    class Compiled(shoal.Model):
+        x = shoal.Input("float32", [1])
+        y = shoal.Output("float32", [1])
+
+        def load(self):
+            self.predict = lambda x: x * 2
+
+        def predict(self, x):
+            raise NotImplementedError
+
+    assert run(Compiled, {"x": floats([3])}).whole["y"].tolist() == [[6]]
+
+
 def test_a_function_with_hints():
     def double(x: Annotated[np.ndarray, shoal.Input("int32", [2])]) -> Annotated[np.ndarray, shoal.Output("int32", [2])]:
         return x * 2
