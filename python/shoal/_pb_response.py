@@ -88,14 +88,14 @@ class InferenceResponse:
         """The response's parameters, as JSON."""
         return json.dumps(self._parameters)
 
-    def _deliver(self, raw: Any) -> None:
-        """Sends the response as an answer to a request of the worker's."""
+    def _deliver(self, raw: Any, **how: bool) -> None:
+        """Sends the response as an answer to a request of the worker's; a decoupled one takes final=True."""
         if self._error is not None:
-            raw.fail(self._error._message, self._error._code.name)
+            raw.fail(self._error._message, self._error._code.name, **how)
             return
         wanted = raw.wanted
         outputs = [(t._name, t._array, t._datatype) for t in self._outputs if t._name in wanted]
-        raw.respond(outputs, self._parameters or None)
+        raw.respond(outputs, self._parameters or None, **how)
 
 
 def check_parameters(parameters: Any) -> dict[str, Any]:
@@ -136,9 +136,12 @@ class Exchange:
         with self._mutex:
             self._check(response)
             self._sent += 1
-            if response is not None:
+            final = flags == RESPONSE_COMPLETE_FINAL
+            if response is not None and self.decoupled:
+                response._deliver(self.raw, final=final)
+            elif response is not None:
                 response._deliver(self.raw)
-            if flags == RESPONSE_COMPLETE_FINAL:
+            if final:
                 self._close()
 
     def _check(self, response: InferenceResponse | None) -> None:
@@ -163,7 +166,10 @@ class Exchange:
         with self._mutex:
             if self.complete():
                 return
-            self.raw.fail(message, code)
+            if self.decoupled:
+                self.raw.fail(message, code, final=True)
+            else:
+                self.raw.fail(message, code)
             self._sent += 1
             self._close()
 

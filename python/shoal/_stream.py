@@ -41,8 +41,7 @@ class StreamBatch(_wire.Batch):
         """Fail and finish every request that is not finished."""
         for r in self.requests:
             if not r._finished:
-                r.fail(message, code)
-                r.finish()
+                r.fail(message, code, final=True)
 
 
 class StreamRequest(_wire.Request):
@@ -125,9 +124,9 @@ class StreamRequest(_wire.Request):
         table[0] = _codec.ANSWER.pack(0, 0, 0, count, len(parameters or ()), 0)
         self._send(b"".join(table), data, _FINAL if final else 0)
 
-    def fail(self, message, code="INTERNAL"):
-        """Send an error as an answer. More may follow."""
-        self._send(_codec.pack_error(0, message, code), (), 0)
+    def fail(self, message, code="INTERNAL", final=False):
+        """Send an error as an answer; with final it is the last."""
+        self._send(_codec.pack_error(0, message, code), (), _FINAL if final else 0)
 
     def finish(self):
         """Nothing more comes. It may be called again, to no effect."""

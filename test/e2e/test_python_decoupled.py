@@ -115,10 +115,17 @@ def test_a_request_ends_whatever_the_model_does(stream, how, want):
     assert got[0][1] is None
     assert want in got[1][1].message()
     count(stream, 1, id="after")
-    while True:  # what is left of the failed one may come first
+    result, error = stream.next()  # as in Triton, the error was the last of the failed one
+    assert error is None and result.get_response().id == "after"
+
+
+def test_the_final_flag_comes_with_the_response_that_was_sent_with_it(stream):
+    count(stream, 1, "with_last", id="r")
+    count(stream, 1, "with_last", id="next")
+    for id in ("r", "next"):
         result, error = stream.next()
-        if error is None and result.get_response().id == "after":
-            break
+        assert error is None and result.get_response().id == id
+        assert result.get_response().parameters["triton_final_response"].bool_param and len(result.get_response().outputs)
 
 
 def test_nothing_is_sent_after_the_final_flag(server, stream):

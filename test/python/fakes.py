@@ -39,13 +39,15 @@ class Request:
 
         return self._types.get(name) or _dtypes.of_numpy(self._inputs[name].dtype)
 
-    def respond(self, outputs, parameters=None):
+    def respond(self, outputs, parameters=None, final=False):
         assert not self.finished, "respond after finish"
         self.answers.append(({name: array for name, array, _ in outputs}, parameters, {n: t for n, _, t in outputs}))
+        self.finished = final
 
-    def fail(self, message, code="INTERNAL"):
+    def fail(self, message, code="INTERNAL", final=False):
         assert self.error is None, f"failed twice: {self.error} and {message}"
         self.error = (message, code)
+        self.finished = final
 
     def finish(self):
         self.finished = True
