@@ -112,3 +112,9 @@ type Worker struct {
 	// processes that the instance has had.
 	Handler time.Duration
 }
+
+// An Accelerated backend can place instances on GPUs; others run on the CPU.
+type Accelerated interface {
+	// GPUs is how many there are to place instances on.
+	GPUs() int
+}

@@ -89,7 +89,10 @@ func (e *Engine) prepare(ctx context.Context, src repository.Entry) (*modelpb.Mo
 			return nil, nil, err
 		}
 	}
-	machine := model.NormalizeOptions{} // GPUs come with their backend
+	var machine model.NormalizeOptions
+	if a, ok := b.(backend.Accelerated); ok {
+		machine.GPUs = a.GPUs()
+	}
 	model.Normalize(cfg, machine)
 	if err := model.Validate(cfg, machine); err != nil {
 		return nil, nil, err

@@ -75,10 +75,16 @@ func newVariables(from []string) *variables {
 }
 
 func (v *variables) get(name string) string {
-	if i, ok := v.at[name]; ok {
-		return v.list[i][len(name)+1:]
+	value, _ := v.lookup(name)
+	return value
+}
+
+func (v *variables) lookup(name string) (value string, ok bool) {
+	i, ok := v.at[name]
+	if !ok {
+		return "", false
 	}
-	return ""
+	return v.list[i][len(name)+1:], true
 }
 
 func (v *variables) set(name, value string) {

@@ -1,0 +1,35 @@
+package python
+
+import (
+	"os"
+	"strings"
+)
+
+// gpuFolder has an entry for each NVIDIA GPU that the driver shows to this
+// process, in a container too.
+const gpuFolder = "/proc/driver/nvidia/gpus"
+
+// GPUs implements backend.Accelerated: workers may be given those that the server
+// itself may use.
+func (b *Backend) GPUs() int { return countGPUs(gpuFolder, newVariables(b.options.Environ)) }
+
+// countGPUs counts the entries of folder, or, when CUDA_VISIBLE_DEVICES names
+// fewer, those up to the first that CUDA would not accept.
+func countGPUs(folder string, env *variables) int {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return 0 // no driver
+	}
+	visible, given := env.lookup("CUDA_VISIBLE_DEVICES")
+	if !given {
+		return len(entries)
+	}
+	n := 0
+	for device := range strings.SplitSeq(visible, ",") {
+		if device = strings.TrimSpace(device); device == "" || strings.HasPrefix(device, "-") {
+			break
+		}
+		n++
+	}
+	return min(n, len(entries))
+}
