@@ -117,7 +117,8 @@ class Channel:
         slot = self._slots.get(number)
         if slot is None:
             slot = self._slots[number] = _Slot(self._memory, number)
-        slot.reach(size)
+        if size > slot.input_size:
+            slot.reach(size)
         batch = self._batch(self, slot)
         self._sequence = batch._header[0]
         return batch
@@ -478,8 +479,10 @@ class Batch:
         table = b"".join(self._table)
         self._table = None
         at = self._cursor
-        slot.grow(at + len(table))
-        slot.outputs[at : at + len(table)] = table
+        end = at + len(table)
+        if end > slot.output_size:
+            slot.grow(end)
+        slot.outputs[at:end] = table
         flags = 0
         if layout.count() != layout.references:
             flags = self._kept()
@@ -543,8 +546,9 @@ class Request:
     @property
     def wanted(self):
         """The names of the outputs that the client asked for."""
-        wanted = self._batch._extra(self._index).wanted
-        return self._batch._channel.output_names if wanted is None else wanted
+        batch = self._batch
+        wanted = batch._extra(self._index).wanted if batch._header[2] else None
+        return batch._channel.output_names if wanted is None else wanted
 
     @property
     def input_names(self):

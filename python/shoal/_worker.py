@@ -7,6 +7,7 @@ log, metrics, and the answers of decoupled models.
 """
 
 import errno
+import functools
 import gc
 import importlib
 import json
@@ -186,7 +187,7 @@ def _live(link, ear, fds, init, load, loaded):
         loaded()
     ear.serve(channel)
     link.send_json(READY, {})
-    channel.serve(lambda batch: _execute(handler, batch))
+    channel.serve(functools.partial(_execute, handler))
     handler.close()
     return True
 
