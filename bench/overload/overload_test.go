@@ -54,6 +54,25 @@ func TestMissedNamesEachFloor(t *testing.T) {
 	}
 }
 
+func TestMedianIsTheRoundInTheMiddle(t *testing.T) {
+	var rounds []outcome
+	for _, goodput := range []float64{950, 800, 920} {
+		o := well()
+		o.Goodput = goodput
+		rounds = append(rounds, o)
+	}
+	got := median(rounds)
+	if got.Goodput != 920 {
+		t.Errorf("got the round with goodput %v, want 920", got.Goodput)
+	}
+	if diff := cmp.Diff([]float64{0.8, 0.92, 0.95}, got.Shares); diff != "" {
+		t.Errorf("shares (-want +got):\n%s", diff)
+	}
+	if text := shares(got); text != "92% (80-95)" {
+		t.Errorf("got %q, want 92%% (80-95)", text)
+	}
+}
+
 func TestGrowthLeavesTheBeginningOut(t *testing.T) {
 	tests := []struct {
 		name  string

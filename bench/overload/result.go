@@ -40,6 +40,7 @@ type outcome struct {
 	Capacity       float64          `json:"capacity"` // the mean of the two
 	Offered        float64          `json:"offered"`
 	Goodput        float64          `json:"goodput"`
+	Shares         []float64        `json:"shares"`    // of the capacity, in each round, the least first
 	Good           times            `json:"good"`      // from when they were due
 	Refused        times            `json:"refused"`   // from when they were sent
 	SentLate       times            `json:"sent_late"` // by the generator
@@ -60,7 +61,7 @@ func (o outcome) missed() []string {
 			words = append(words, o.Row+": "+fmt.Sprintf(format, args...))
 		}
 	}
-	miss(o.Goodput < leastGoodput*o.Capacity, "goodput is %.0f%% of the capacity (at least %.0f%%)", 100*o.Goodput/o.Capacity, 100*leastGoodput)
+	miss(o.share() < leastGoodput, "goodput is %.0f%% of the capacity (at least %.0f%%)", 100*o.share(), 100*leastGoodput)
 	miss(o.Refused.Count == 0, "nothing was refused: this was no overload")
 	miss(o.late() > mostRefusal, "refusals come %.2f ms late at p99 (at most %.0f)", o.late(), mostRefusal)
 	miss(o.Refused.Min < o.Timeout, "a request was refused after %.2f ms (not before %.0f)", o.Refused.Min, o.Timeout)
@@ -70,6 +71,9 @@ func (o outcome) missed() []string {
 	miss(o.SentLate.P99 > mostLateness, "the generator was %.2f ms late at p99 (at most %.0f): the machine is too busy to tell", o.SentLate.P99, mostLateness)
 	return words
 }
+
+// share returns which part of the capacity the goodput is.
+func (o outcome) share() float64 { return o.Goodput / o.Capacity }
 
 // late returns how long after they should have been refused requests were, at
 // the 99th percentile.
@@ -105,7 +109,7 @@ func (r results) table() string {
 		}
 		refused := float64(o.Refused.Count) / float64(o.Refused.Count+o.Good.Count) * o.Offered
 		cells = append(cells, []string{
-			o.Row, verdict, fmt.Sprintf("%.0f", o.Capacity), fmt.Sprintf("%.0f", o.Offered), fmt.Sprintf("%.0f", o.Goodput), fmt.Sprintf("%.0f%%", 100*o.Goodput/o.Capacity),
+			o.Row, verdict, fmt.Sprintf("%.0f", o.Capacity), fmt.Sprintf("%.0f", o.Offered), fmt.Sprintf("%.0f", o.Goodput), shares(o),
 			fmt.Sprintf("%.1f", o.Good.P50), fmt.Sprintf("%.1f", o.Good.P99), fmt.Sprintf("%.0f", refused),
 			fmt.Sprintf("%.2f", o.Refused.P50), fmt.Sprintf("%.2f", o.Refused.P99), fmt.Sprintf("%.2f", o.Refused.Max),
 			fmt.Sprintf("%.0f to %.0f", o.Memory.Early, o.Memory.Late), fmt.Sprintf("%.2f", o.ServerCores), fmt.Sprintf("%.2f", o.ClientCores),
@@ -113,6 +117,15 @@ func (r results) table() string {
 		})
 	}
 	return report.Table(cells)
+}
+
+// shares prints the part of the capacity, with the range of the rounds.
+func shares(o outcome) string {
+	text := fmt.Sprintf("%.0f%%", 100*o.share())
+	if n := len(o.Shares); n > 1 {
+		text += fmt.Sprintf(" (%.0f-%.0f)", 100*o.Shares[0], 100*o.Shares[n-1])
+	}
+	return text
 }
 
 // page returns the whole report as Markdown.

@@ -30,10 +30,10 @@ type row struct {
 const (
 	// mlpRows in a request make it dear: at one row the generator and the server
 	// would need the second of two cores for requests that are only refused.
-	mlpRows = 8
+	mlpRows = 16
 	// mlpQueue is two batches: the instance never waits for requests, and the
 	// last in the queue is served in a few executions' time.
-	mlpQueue = 16
+	mlpQueue = 8
 	// sleepMS and sleepBatch make a model of 1600 requests a second at no cost.
 	sleepMS, sleepBatch = 5, 8
 	// waitAtMost is what the requests of the timeout row may wait; the queue
@@ -49,7 +49,7 @@ func allRows() []row {
 	sleep := sleeping("sleep", policy(4*sleepBatch, time.Second))
 	late := sleeping("late", policy(100_000, waitAtMost))
 	return []row{
-		{name: "mlp-http", about: "MLP on one core, 8 rows a request; a queue of 16", model: mlp, target: binary, callers: mlpQueue},
+		{name: "mlp-http", about: "MLP on one core, 16 rows a request; a queue of 8", model: mlp, target: binary, callers: mlpQueue},
 		{name: "mlp-grpc", about: "the same over gRPC", model: mlp, target: grpc, callers: mlpQueue},
 		{name: "sleep-http", about: "5 ms of sleep for up to 8 rows; a queue of 32", model: sleep, sleeps: true, target: binary, callers: 4 * sleepBatch},
 		{name: "timeout-http", about: "the same; the queue takes all, but 100 ms is the longest wait", model: late, sleeps: true, target: binary, callers: 2 * sleepBatch, timeout: waitAtMost},
