@@ -40,7 +40,7 @@ test-python: $(PYLIB)/.done ## run the tests of the Python package
 	PYTHONPATH=$(abspath $(PYLIB)) $(PYTHON) -m pytest -q test/python
 
 test-e2e: runtime $(PYLIB)/.done ## run the real clients against the built binary
-	SHOAL=$(abspath $(BIN)) PYTHONPATH=$(abspath $(PYLIB)) $(PYTHON) -m pytest -q test/e2e
+	SHOAL=$(abspath $(BIN)) PYTHONPATH=$(abspath $(PYLIB)) $(PYTHON) -m pytest -q --durations=15 test/e2e
 
 $(PYLIB)/.done: test/e2e/requirements.txt
 	rm -rf $(PYLIB)
@@ -73,7 +73,7 @@ fmt: ## format the Go code
 	$(GO) tool -modfile=tools.mod gofumpt -w cmd internal bench
 
 golden: runtime $(PYLIB)/.done ## rewrite the recorded curl transcripts; review the diff
-	UPDATE_GOLDEN=1 SHOAL=$(abspath $(BIN)) PYTHONPATH=$(abspath $(PYLIB)) $(PYTHON) -m pytest -q test/e2e
+	UPDATE_GOLDEN=1 SHOAL=$(abspath $(BIN)) PYTHONPATH=$(abspath $(PYLIB)) $(PYTHON) -m pytest -q --durations=15 test/e2e
 
 generate: ## make the protocol's Go code from proto/ anew; fetches protoc through pip
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --target build/protoc grpcio-tools==1.76.0

@@ -24,7 +24,7 @@ from tritonclient.utils import InferenceServerException
 import faults
 from server import get, wait_until
 
-SECONDS = float(os.environ.get("SHOAL_KILL_SECONDS", "15"))
+SECONDS = float(os.environ.get("SHOAL_KILL_SECONDS", "8"))
 ROWS = 4
 MODELS = ("pair", "single")
 CALLERS = 6  # of each kind, on each model
