@@ -244,9 +244,6 @@ class Server:
     def wait(self) -> None:
         """Waits until the server ends, or until Ctrl-C, which stops it."""
         try:
-            # Not Popen.wait: a Ctrl-C at the wrong moment leaves its lock taken.
-            while self._reader.is_alive():
-                time.sleep(0.1)
             self._process.wait()
         except KeyboardInterrupt:
             self.stop()

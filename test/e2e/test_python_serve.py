@@ -162,7 +162,9 @@ if __name__ == "__main__":
 
 def script(tmp_path, then: str) -> tuple[subprocess.Popen, int]:
     (tmp_path / "script.py").write_text(SCRIPT.format(package=str(pymodels.PACKAGE), then=then))
-    process = subprocess.Popen([sys.executable, str(tmp_path / "script.py")], stdout=subprocess.PIPE, text=True)
+    # A shell's background jobs ignore Ctrl-C, and so would what they start.
+    heed = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731
+    process = subprocess.Popen([sys.executable, str(tmp_path / "script.py")], stdout=subprocess.PIPE, text=True, preexec_fn=heed)
     assert process.stdout is not None
     value, pid = process.stdout.readline().split()
     assert value == "1.5"
