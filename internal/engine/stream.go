@@ -57,6 +57,9 @@ func (v *Version) stream(ctx context.Context, r *infer.Request, begin time.Time,
 	counted := false
 	err = errUnread // unless each panics
 	defer func() {
+		if ctx.Err() != nil {
+			s.Cancel(gone(ctx)) // it may be told before AfterFunc is
+		}
 		if !counted {
 			s.Cancel(errUnread)
 		}
