@@ -9,6 +9,8 @@ PEERS   := build/python-peers
 ANALYZER := build/perf_analyzer
 FUZZTIME ?= 20s
 FUZZREST ?= 5s
+FUZZ     ?= Fuzz
+RACE     ?= ./...
 FUZZMAIN := FuzzScanner|FuzzDecode|FuzzCodec|FuzzParse
 ARGS    ?=
 
@@ -16,7 +18,7 @@ ARGS    ?=
 export CGO_ENABLED ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-go test-python test-e2e runtime check race fuzz lint fmt golden generate install \
+.PHONY: help build cross run test test-go test-python test-e2e runtime check race fuzz lint fmt golden generate install \
 	stress soak-python perf-criteria bench-overload bench-size bench-triton bench-perf bench-ladder bench-batcher bench-python bench-go clean
 
 help: ## show this list
@@ -47,15 +49,15 @@ $(PYLIB)/.done: test/e2e/requirements.txt
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --target $(PYLIB) -r $<
 	touch $@
 
-check: lint test race fuzz ## what CI runs
+check: lint cross test race fuzz ## all of it; CI runs the same with shorter fuzzing
 
 race: runtime $(PYLIB)/.done ## run the Go tests under the race detector; needs a C compiler
-	CGO_ENABLED=1 $(GO) test -race ./...
+	CGO_ENABLED=1 $(GO) test -race $(RACE)
 
 fuzz: ## run every fuzz target: those of the protocols and the configuration for FUZZTIME (20s), the others shorter
 	@set -e; for pkg in $$($(GO) list ./...); do \
 		dir=$$($(GO) list -f '{{.Dir}}' $$pkg); \
-		for target in $$(grep -hoE '^func Fuzz[A-Za-z0-9]+' $$dir/*_test.go 2>/dev/null | sed 's/func //'); do \
+		for target in $$(grep -hoE '^func Fuzz[A-Za-z0-9]+' $$dir/*_test.go 2>/dev/null | sed 's/func //' | grep -E '$(FUZZ)'); do \
 			case $$target in $(FUZZMAIN)) time=$(FUZZTIME);; *) time=$(FUZZREST);; esac; \
 			echo "fuzz $$pkg $$target $$time"; \
 			$(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $$time -fuzzminimizetime 5x $$pkg; \
@@ -66,6 +68,8 @@ lint: ## gofumpt, vet, staticcheck, generated files fresh
 	@out=$$($(GO) tool -modfile=tools.mod gofumpt -l cmd internal bench); test -z "$$out" || { echo "gofumpt (make fmt mends it):"; echo "$$out"; exit 1; }
 	$(GO) vet ./...
 	$(GO) tool -modfile=tools.mod staticcheck ./...
+
+cross: ## build for other systems
 	GOOS=darwin GOARCH=arm64 $(GO) build ./...
 	GOOS=linux GOARCH=arm64 $(GO) build ./...
 

@@ -203,6 +203,9 @@ func (p *parser) done() (*Trace, error) {
 	}
 	slices.SortStableFunc(t.Arrivals, func(a, b Arrival) int { return int(max(-1, min(1, a.At-b.At))) })
 	if first := t.Arrivals[0].At; p.plain {
+		if whole := t.Arrivals[len(t.Arrivals)-1].At - first; whole > maxAt {
+			return nil, fmt.Errorf("the last time is %v after the first, want less than a century", time.Duration(whole))
+		}
 		for i := range t.Arrivals {
 			t.Arrivals[i].At -= first
 		}
