@@ -45,7 +45,8 @@ func (c *Caller) Watch(w *Waiting) bool { return c.waiting.CompareAndSwap(nil, w
 // any more.
 func (c *Caller) Unwatch(w *Waiting) {
 	if !c.waiting.CompareAndSwap(w, nil) {
-		c.mu.Lock() // the caller left: until Withdraw has returned
+		c.mu.Lock()
+		//lint:ignore SA2001 Leave holds it until Withdraw has returned
 		c.mu.Unlock()
 	}
 }
