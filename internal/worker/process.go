@@ -79,13 +79,15 @@ func (p *Process) begin() (*exec.Cmd, error) {
 	c.ExtraFiles = append(p.cmd.Files[:len(p.cmd.Files):len(p.cmd.Files)], line.read)
 	c.Stdout, c.Stderr = out.childStdout, out.childStderr
 	err = c.Start()
+	if err == nil {
+		line.tie(c.Process.Pid) // before anybody hears of the child
+	}
 	out.started(err == nil)
 	if err != nil {
 		line.close()
 		return nil, err
 	}
 	p.pid, p.output, p.lifeline = c.Process.Pid, out, line
-	line.tie(p.pid)
 	return c, nil
 }
 
