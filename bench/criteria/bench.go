@@ -8,14 +8,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"time"
 
 	"shoal/internal/perf"
 )
 
 // A bench runs the command under test against the fixtures.
 type bench struct {
-	shoal  string
-	server *server
+	shoal      string
+	server     *server
+	memoryTime time.Duration
 }
 
 // A done run is what shoal perf left.

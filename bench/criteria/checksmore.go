@@ -58,10 +58,11 @@ func flaky(ctx context.Context, b *bench) (string, bool, error) {
 	return fmt.Sprintf("share %.2f%%, %d causes, exit %d; with --max-error-rate 5%% exit %d", 100*share, len(l.Merged.Errors), d.code, allowed.code), ok, nil
 }
 
-// memory runs for half a minute and looks at the most memory that the process
-// had; what it keeps for each request would show in it.
+// memory looks at the most memory that the process had in a run of some length;
+// what it keeps for each request would show in it.
 func memory(ctx context.Context, b *bench) (string, bool, error) {
-	command := exec.CommandContext(ctx, b.shoal, "perf", "-m", "noop", "-u", b.server.HTTP, "--request-rate-range", "2000", "-p", "25000", "-r", "1", "--allow-unstable")
+	command := exec.CommandContext(ctx, b.shoal, "perf", "-m", "noop", "-u", b.server.HTTP, "--request-rate-range", "2000",
+		"-p", fmt.Sprint(int(b.memoryTime.Seconds()*1000/1.2)), "-r", "1", "--allow-unstable") // a window lasts 1.2 times what it is asked for
 	if out, err := command.CombinedOutput(); err != nil {
 		return "", false, fmt.Errorf("%w: %s", err, out)
 	}
@@ -70,7 +71,7 @@ func memory(ctx context.Context, b *bench) (string, bool, error) {
 		return "", false, fmt.Errorf("the system does not say")
 	}
 	mb := float64(usage.Maxrss) / 1024
-	return fmt.Sprintf("%.0f MB", mb), mb <= 100, nil
+	return fmt.Sprintf("%.0f MB after %v", mb, b.memoryTime), mb <= 100, nil
 }
 
 // compare measures two servers of one build and one that is 10 % slower, in

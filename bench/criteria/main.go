@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -14,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"shoal/bench/internal/report"
 )
 
 // A criterion is one promise.
@@ -26,6 +29,8 @@ func main() {
 	shoal := flag.String("shoal", "build/shoal", "Shoal's binary")
 	only := flag.String("only", "", "only these, separated by commas: P3,P16")
 	serving := flag.Bool("serve", false, "serve the fixtures; the command starts itself so")
+	memory := flag.Duration("memory-time", 30*time.Second, "how long P14 watches the client's memory; the criterion says 10m")
+	out := flag.String("out", "bench/results", "folder for criteria.json and criteria.md, which keep the rows of criteria that do not run; empty writes none")
 	slower := flag.Float64("slower", 1, "with -serve: what the fixtures' times are multiplied by")
 	flag.Parse()
 	if *serving {
@@ -37,7 +42,11 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	missed, err := run(ctx, *shoal, strings.FieldsFunc(*only, func(r rune) bool { return r == ',' }))
+	b := &bench{shoal: *shoal, memoryTime: *memory}
+	rows, missed, err := run(ctx, b, strings.FieldsFunc(*only, func(r rune) bool { return r == ',' }))
+	if *out != "" && len(rows) > 0 {
+		err = errors.Join(err, keep(*out, rows))
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench/criteria:", err)
 		os.Exit(1)
@@ -48,23 +57,21 @@ func main() {
 }
 
 // run checks the criteria one after the other and counts those that do not hold.
-func run(ctx context.Context, shoal string, only []string) (missed int, err error) {
-	s, err := startServer(ctx, 1)
-	if err != nil {
-		return 0, err
+func run(ctx context.Context, b *bench, only []string) (rows []row, missed int, err error) {
+	if b.server, err = startServer(ctx, 1); err != nil {
+		return nil, 0, err
 	}
-	defer s.close()
-	b := &bench{shoal: shoal, server: s}
+	defer b.server.close()
 	for _, c := range criteria() {
 		if len(only) > 0 && !slices.Contains(only, c.name) {
 			continue
 		}
-		begin := time.Now()
+		begin, facts := time.Now(), report.Gather()
 		figure, ok, err := c.check(ctx, b)
 		verdict := "pass"
 		switch {
 		case ctx.Err() != nil:
-			return missed, ctx.Err()
+			return rows, missed, ctx.Err()
 		case err != nil:
 			verdict, figure = "ERROR", err.Error()
 			missed++
@@ -72,7 +79,9 @@ func run(ctx context.Context, shoal string, only []string) (missed int, err erro
 			verdict = "FAIL"
 			missed++
 		}
-		fmt.Printf("%-4s %-5s %s\n           %s (%.0f s)\n", c.name, verdict, c.what, figure, time.Since(begin).Seconds())
+		r := row{c.name, c.what, verdict, figure, time.Since(begin).Seconds(), facts}
+		fmt.Printf("%-4s %-5s %s\n           %s (%.0f s)\n", r.Name, r.Verdict, r.What, r.Figure, r.Seconds)
+		rows = append(rows, r)
 	}
-	return missed, nil
+	return rows, missed, nil
 }

@@ -21,6 +21,9 @@ func Validate(cfg *modelpb.ModelConfig, opt NormalizeOptions) error {
 	if db := cfg.GetDynamicBatching(); db != nil {
 		validateDynamic(&p, cfg, db)
 	}
+	if _, err := gathers(cfg); err != nil {
+		p.add("%v for %s", err, cfg.Name)
+	}
 	if sb := cfg.GetSequenceBatching(); sb != nil {
 		validateSequence(&p, cfg, sb)
 	}

@@ -25,6 +25,7 @@ type Batcher struct {
 	name     string
 	policy   Policy
 	ordered  bool
+	gathers  bool // a leader looks out for requests that are about to arrive
 	prefetch bool
 	plain    bool // nothing is to be decided until a batch is full
 	match    matcher
@@ -80,6 +81,9 @@ type BatcherConfig struct {
 	// PreserveOrder makes answers leave in the order in which their requests
 	// entered batches.
 	PreserveOrder bool
+	// NoGather makes a batch exactly of what waits when an instance is free:
+	// its leader does not look out for requests that are about to arrive.
+	NoGather bool
 	// Levels are the queue policies by priority, the most urgent first; one at
 	// least. DefaultLevel is the index of the one for requests without a
 	// priority.
@@ -100,7 +104,7 @@ func StartBatcher(cfg BatcherConfig, instances []backend.Instance, record Record
 
 func startBatcher(cfg BatcherConfig, instances []backend.Instance, record Recorder, newTimer func(func()) (timer, error), newPauser func() (pauser, error)) (*Batcher, error) {
 	b := &Batcher{
-		name: cfg.Signature.Name, policy: cfg.Policy, ordered: cfg.PreserveOrder, match: newMatcher(cfg.Signature),
+		name: cfg.Signature.Name, policy: cfg.Policy, ordered: cfg.PreserveOrder, gathers: !cfg.NoGather, match: newMatcher(cfg.Signature),
 		record: record, born: time.Now(), workers: len(instances), drained: make(chan struct{}),
 		prefetch: len(cfg.Levels) == 1 && cfg.Levels[0].plain(),
 	}

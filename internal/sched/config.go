@@ -16,6 +16,7 @@ func NewBatcherConfig(cfg *modelpb.ModelConfig, sig *model.Signature) BatcherCon
 	c := BatcherConfig{
 		Policy:        Policy{MaxRows: maxRows, Preferred: preferredSizes(db.GetPreferredBatchSize(), maxRows), Delay: micros(db.GetMaxQueueDelayMicroseconds())},
 		PreserveOrder: db.GetPreserveOrdering(),
+		NoGather:      !model.Gathers(cfg),
 		Signature:     sig,
 	}
 	for n := range max(1, db.GetPriorityLevels()) {

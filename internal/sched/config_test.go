@@ -25,6 +25,10 @@ func TestNewBatcherConfig(t *testing.T) {
 			BatcherConfig{Policy: Policy{MaxRows: 8, Preferred: []int{2, 6}, Delay: 100 * time.Microsecond}, PreserveOrder: true, Levels: []QueuePolicy{{}}},
 		},
 		{
+			"batches of exactly what waits", `max_batch_size: 2 dynamic_batching { preferred_batch_size: 2 } parameters { key: "SHOAL_GATHER" value { string_value: "no" } }`,
+			BatcherConfig{Policy: Policy{MaxRows: 2, Preferred: []int{2}}, NoGather: true, Levels: []QueuePolicy{{}}},
+		},
+		{
 			"a model without a batch dimension", `dynamic_batching { default_queue_policy { max_queue_size: 3 } }`,
 			BatcherConfig{Policy: Policy{MaxRows: 1, Preferred: []int{1}}, Levels: []QueuePolicy{{MaxSize: 3}}},
 		},

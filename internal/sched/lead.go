@@ -13,7 +13,9 @@ import (
 func (b *Batcher) lead(c *call) bool {
 	bt := c.batch
 	_ = bt.worker.ticket.Acquire(context.Background()) // does not fail
-	b.gather(bt)
+	if b.gathers {
+		b.gather(bt)
+	}
 	run := b.start(bt)
 	err := execute(bt.worker.instance, run)
 	run.Times.End = time.Now()

@@ -10,6 +10,7 @@ import (
 
 	"shoal/internal/backend"
 	"shoal/internal/backend/onnx/ort"
+	"shoal/internal/model"
 	"shoal/internal/model/modelpb"
 	"shoal/internal/status"
 )
@@ -118,6 +119,9 @@ func parseSettings(cfg *modelpb.ModelConfig) (settings, error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(cfg.GetParameters())) {
 		value := cfg.GetParameters()[name].GetStringValue()
+		if model.ServerParameter(name) {
+			continue
+		}
 		if set := parameters[name]; set != nil {
 			faults = append(faults, set(&s, name, value))
 		} else if slices.Contains(sessionEntries, name) {

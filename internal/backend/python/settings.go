@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"shoal/internal/backend"
+	"shoal/internal/model"
 	"shoal/internal/model/modelpb"
 	"shoal/internal/status"
 )
@@ -71,8 +72,9 @@ func (b *Backend) settings(src backend.Source, cfg *modelpb.ModelConfig) (settin
 			}
 		case strings.HasPrefix(name, paramEnv) && len(name) > len(paramEnv):
 			s.env = append(s.env, name[len(paramEnv):]+"="+value)
+		case model.ServerParameter(name):
 		case strings.HasPrefix(name, paramPrefix):
-			err = fmt.Errorf("there is no such parameter; there are %s, %s, %s and %sNAME", paramPython, paramRunTimeout, paramStart, paramEnv)
+			err = fmt.Errorf("there is no such parameter; there are %s, %s, %s, %s and %sNAME", paramPython, paramRunTimeout, paramStart, model.ParamGather, paramEnv)
 		}
 		if err != nil {
 			faults = append(faults, fmt.Errorf("parameters: %s is %q: %w", name, value, err))

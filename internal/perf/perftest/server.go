@@ -26,7 +26,8 @@ type Model struct {
 	Name       string
 	Fixed, Row time.Duration
 	MaxBatch   int  // 0: none
-	Batching   bool // the server gathers requests
+	Batching   bool // the server forms batches
+	NoGather   bool // of exactly what waits, as Triton does
 	FailEvery  int  // one request in so many fails
 	Instances  int  // 0: one
 	Shape      string
@@ -44,6 +45,7 @@ func Models() []Model {
 	return []Model{
 		{Name: "noop", MaxBatch: 64, Instances: 4, Shape: "3200"},
 		{Name: "curve_flat", Fixed: 2 * ms, Row: 70 * time.Microsecond, MaxBatch: 8, Batching: true},
+		{Name: "curve_flat_exact", Fixed: 2 * ms, Row: 70 * time.Microsecond, MaxBatch: 8, Batching: true, NoGather: true},
 		{Name: "curve_mid", Fixed: 2 * ms, Row: ms / 2, MaxBatch: 32, Batching: true},
 		{Name: "curve_linear", Fixed: ms / 10, Row: 3 * ms / 2, MaxBatch: 8, Batching: true},
 		{Name: "stall", Fixed: ms / 5, MaxBatch: 8, Instances: 8},
@@ -62,6 +64,9 @@ func (m Model) config() string {
 	text += fmt.Sprintf("instance_group { kind: KIND_CPU count: %d }\n", max(1, m.Instances))
 	if m.Batching {
 		text += "dynamic_batching { }\n"
+	}
+	if m.NoGather {
+		text += "parameters { key: \"SHOAL_GATHER\" value { string_value: \"no\" } }\n"
 	}
 	for name, v := range map[string]int64{"fixed_us": m.Fixed.Microseconds(), "row_us": m.Row.Microseconds(), "fail_every": int64(m.FailEvery)} {
 		text += fmt.Sprintf("parameters { key: %q value { string_value: \"%d\" } }\n", name, v)

@@ -1,0 +1,39 @@
+package sched
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A sleepPauser steps aside for as long as it is told to.
+type sleepPauser struct{ plainPauser }
+
+func (sleepPauser) pause(d time.Duration) { time.Sleep(d) }
+
+// The model takes 2 ms. While a runs, b waits; whoever sent a has the answer and
+// sends again 15 us after that, when b's batch is about to start.
+func TestLeaderGathersThoseAboutToArriveUnlessToldNotTo(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		off  bool
+		want []string
+	}{
+		{"gathering", false, []string{"0s: a", "2.03125ms: b again"}},
+		{"not gathering", true, []string{"0s: a", "2ms: b", "4ms: again"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := startTest(t, BatcherConfig{Policy: Policy{MaxRows: 8, Preferred: []int{8}}, NoGather: tt.off}, 2*time.Millisecond)
+				for _, w := range b.all {
+					w.pauser = sleepPauser{}
+				}
+				b.send("a", 1)
+				b.send("b", 1)
+				time.Sleep(2*time.Millisecond + 15*time.Microsecond)
+				b.send("again", 1)
+				b.finish(tt.want...)
+			})
+		})
+	}
+}
