@@ -91,8 +91,8 @@ type Intermittent interface {
 // An Ahead instance takes batches before the one that it runs has ended, to have
 // their inputs ready when it has.
 type Ahead interface {
-	// Ahead is how many more calls of Run there may be at a time. Batches run in
-	// the order in which their inputs are ready.
+	// Ahead is how many more calls of Run there may be at a time. Where their
+	// batches have a Turn, Run awaits it after the inputs are ready.
 	Ahead() int
 }
 

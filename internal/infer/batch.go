@@ -9,6 +9,16 @@ type Batch struct {
 	Rows     int // the sum of the requests' rows
 	Reason   Reason
 	Times    Times
+	// Turn is nil but for an instance that is given batches while it runs another.
+	Turn Turn
+}
+
+// A Turn is a batch's place among those that an instance has been given. The
+// scheduler makes it.
+type Turn interface {
+	// Await returns when the batches that were given before have run. An
+	// instance calls it once it has the inputs ready.
+	Await()
 }
 
 // A Reason says why a batch went when it did.
@@ -32,7 +42,7 @@ func (r Reason) String() string { return reasonNames[r] }
 // scheduler sets Start and End, the instance the two between, unless no request
 // was fit to run.
 type Times struct {
-	Start       time.Time // the instance has the batch
+	Start       time.Time // the instance has the batch, and no other
 	InputsReady time.Time // the inputs are gathered
 	OutputsOut  time.Time // the model has run; outputs are being handed out
 	End         time.Time

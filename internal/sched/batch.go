@@ -16,6 +16,8 @@ type batch struct {
 	reason infer.Reason
 	// worker is the instance that the batch was given, nil while it waits.
 	worker  *worker
+	turn    uint64 // with a lane: how many batches were given before
+	begun   bool   // with a lane: its turn has come
 	started bool
 	done    bool
 	run     infer.Batch

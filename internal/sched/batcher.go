@@ -51,6 +51,7 @@ type Batcher struct {
 	hold    int       // until so many wait, none is taken
 	inside  int       // calls that have no answer yet
 	crowd   int       // how many were inside at once of late
+	lastRun time.Duration
 	closing bool
 	drained chan struct{} // closed when closing and nothing is inside
 }
@@ -60,11 +61,21 @@ type worker struct {
 	instance backend.Instance
 	ticket   *Ticket // nil when nothing limits it
 	pauser   pauser
+	lane     *lane         // nil when the instance has one batch at a time
 	lastRun  time.Duration // how long its last batch took
 
 	// Under the batcher's mutex.
 	away   bool // the instance cannot run now
 	parked bool // it would be idle if it were not away
+}
+
+// leave ends a batch's time on the instance.
+func (w *worker) leave(run *infer.Batch) {
+	w.lastRun = run.Times.End.Sub(run.Times.Start)
+	w.ticket.Release()
+	if w.lane != nil {
+		w.lane.leave(run.Times.End)
+	}
 }
 
 // entry is what a call brings along.
@@ -121,12 +132,17 @@ func startBatcher(cfg BatcherConfig, instances []backend.Instance, record Record
 			return nil, err
 		}
 	}
-	// With several instances the others run while one gets its inputs.
-	if in, ok := plainInstance(instances[0]).(backend.Ahead); ok && len(instances) == 1 {
+	// With several instances the others run while one gets its inputs. One that is
+	// limited would have to hold its resources for each batch that it is given.
+	if in, ok := instances[0].(backend.Ahead); ok && len(instances) == 1 {
 		for range in.Ahead() {
 			if err := b.employ(instances[0], newPauser); err != nil {
 				return nil, err
 			}
+		}
+		l := newLane(record)
+		for _, w := range b.all {
+			w.lane = l
 		}
 	}
 	for _, w := range b.all {

@@ -44,6 +44,13 @@ func (l *runLog) add(b *infer.Batch) {
 	l.lines = append(l.lines, fmt.Sprintf("%v: %s", time.Since(l.start), strings.Join(ids, " ")))
 }
 
+// restart forgets what was logged and counts time from now on.
+func (l *runLog) restart() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.start, l.lines = time.Now(), nil
+}
+
 func (l *runLog) all() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

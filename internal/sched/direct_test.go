@@ -50,7 +50,20 @@ func (s *slow) order() []string {
 type tally struct {
 	mu                      sync.Mutex
 	started, done, failures int
-	reasons                 []infer.Reason // of each batch
+	reasons                 []infer.Reason  // of each batch
+	took                    []time.Duration // of each batch that ended
+}
+
+func (t *tally) begun() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.started
+}
+
+func (t *tally) lasted() []time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.took)
 }
 
 func (t *tally) Started(b *infer.Batch) {
@@ -60,9 +73,10 @@ func (t *tally) Started(b *infer.Batch) {
 	t.reasons = append(t.reasons, b.Reason)
 }
 
-func (t *tally) Executed(_ *infer.Batch, err error) {
+func (t *tally) Executed(b *infer.Batch, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.took = append(t.took, b.Times.End.Sub(b.Times.Start))
 	t.done++
 	if err != nil {
 		t.failures++

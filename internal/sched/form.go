@@ -151,13 +151,13 @@ func (b *Batcher) apply(d Decision) {
 	}
 }
 
-// dispatch gives waiting batches to idle instances, and full ones to an instance
-// that can get their inputs ready meanwhile, and tells their leaders.
+// dispatch gives waiting batches to idle instances, and some to an instance that
+// can get their inputs ready meanwhile, and tells their leaders.
 func (b *Batcher) dispatch() {
 	for len(b.ready) > 0 && len(b.idle) > 0 {
 		b.give(b.takeWorker())
 	}
-	for len(b.ready) > 0 && b.ready[0] != b.open && len(b.spare) > 0 {
+	for len(b.ready) > 0 && len(b.spare) > 0 && b.ahead(b.ready[0]) {
 		last := len(b.spare) - 1
 		w := b.spare[last]
 		b.spare = b.spare[:last]
@@ -165,11 +165,26 @@ func (b *Batcher) dispatch() {
 	}
 }
 
+// ahead reports whether a batch may be given to an instance that runs another:
+// it can neither grow nor be merged any more, and is likely to run soon. What an
+// instance has cannot be withdrawn, and copies matter little beside a long run.
+func (b *Batcher) ahead(bt *batch) bool {
+	final := bt != b.open && (b.policy.Delay == 0 || bt.sealed || bt.rows >= b.policy.MaxRows)
+	return final && b.lastRun > 0 && b.lastRun <= aheadOf
+}
+
+// aheadOf is the longest run during which the next batch is got ready.
+const aheadOf = 50 * time.Millisecond
+
 // give gives the oldest batch that waits to a worker.
 func (b *Batcher) give(w *worker) {
 	bt := b.ready[0]
 	b.ready = without(b.ready, bt)
 	bt.worker = w
+	if w.lane != nil {
+		bt.turn = w.lane.given
+		w.lane.given++
+	}
 	bt.calls[0].signals <- signalLead // buffered, and its first signal
 }
 

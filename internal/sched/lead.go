@@ -18,9 +18,11 @@ func (b *Batcher) lead(c *call) bool {
 	}
 	run := b.start(bt)
 	err := execute(bt.worker.instance, run)
+	if bt.worker.lane != nil {
+		bt.Await() // in case the instance did not come that far
+	}
 	run.Times.End = time.Now()
-	bt.worker.lastRun = run.Times.End.Sub(run.Times.Start)
-	bt.worker.ticket.Release()
+	bt.worker.leave(run)
 	b.record.Executed(run, err)
 	return b.finish(bt, c, err)
 }
@@ -95,13 +97,23 @@ func (b *Batcher) start(bt *batch) *infer.Batch {
 	b.crowd -= (b.crowd - b.inside + 3) / 4 // forget slowly those who stay away
 	b.mu.Unlock()
 	run := bt.begin()
-	run.Times = infer.Times{Start: now}
 	run.Reason = bt.reason
-	for _, r := range run.Requests {
-		r.Started = now
+	startAt(run, now)
+	if l := bt.worker.lane; l != nil {
+		run.Turn = bt
+		l.begin(bt)
+	} else {
+		b.record.Started(run)
 	}
-	b.record.Started(run)
 	return run
+}
+
+// startAt sets when a batch and its requests have started.
+func startAt(run *infer.Batch, t time.Time) {
+	run.Times = infer.Times{Start: t}
+	for _, r := range run.Requests {
+		r.Started = t
+	}
 }
 
 // merge adds the batches behind bt that have waited out the delay and fit.
@@ -132,6 +144,7 @@ func (b *Batcher) finish(bt *batch, leader *call, err error) bool {
 		}
 	}
 	b.mu.Lock()
+	b.lastRun = bt.worker.lastRun
 	b.rest(bt.worker)
 	b.advance(bt.run.Times.End)
 	bt.done = true

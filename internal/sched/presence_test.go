@@ -1,6 +1,8 @@
 package sched
 
 import (
+	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -24,8 +26,7 @@ func (m *moody) Watch(changed func(bool)) { m.changed = changed }
 // tenth of a run.
 type eager struct {
 	recorder
-	turn chan struct{} // holds a value while one runs; a mutex would stop the bubble's clock
-	got  *runLog       // when each batch was taken
+	got *runLog // when each batch was taken
 }
 
 func (*eager) Ahead() int { return 1 }
@@ -33,8 +34,7 @@ func (*eager) Ahead() int { return 1 }
 func (e *eager) Run(b *infer.Batch) error {
 	e.got.add(b)
 	time.Sleep(e.takes / 10)
-	e.turn <- struct{}{}
-	defer func() { <-e.turn }()
+	b.Turn.Await()
 	return e.recorder.Run(b)
 }
 
@@ -42,7 +42,11 @@ func (e *eager) Run(b *infer.Batch) error {
 // they run in one place.
 func startOver(t *testing.T, log *runLog, instances ...backend.Instance) *testBatcher {
 	t.Helper()
-	cfg := plainPolicy
+	return startWith(t, plainPolicy, log, instances...)
+}
+
+func startWith(t *testing.T, cfg BatcherConfig, log *runLog, instances ...backend.Instance) *testBatcher {
+	t.Helper()
 	cfg.Levels, cfg.Signature = []QueuePolicy{{}}, fixedSignature(cfg.Policy.MaxRows)
 	b, err := startBatcher(cfg, instances, &tally{}, newRuntimeTimer, func() (pauser, error) { return plainPauser{}, nil })
 	if err != nil {
@@ -82,10 +86,22 @@ func TestBatcherOtherInstancesServeForOneThatIsAway(t *testing.T) {
 	})
 }
 
+// startEager returns a batcher over an instance that takes batches ahead, which
+// has run one batch for the given time, and the log of batches that it took.
+func startEager(t *testing.T, cfg BatcherConfig, takes time.Duration) (*testBatcher, *runLog) {
+	t.Helper()
+	log, got := &runLog{start: time.Now()}, &runLog{start: time.Now()}
+	b := startWith(t, cfg, log, &eager{recorder: recorder{takes: takes, log: log}, got: got})
+	b.send("first", cfg.Policy.MaxRows)
+	b.wg.Wait()
+	log.restart()
+	got.restart()
+	return b, got
+}
+
 func TestBatcherHasFullBatchesReadyAheadAndLeavesOthersOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log, got := &runLog{start: time.Now()}, &runLog{start: time.Now()}
-		b := startOver(t, log, &eager{recorder: recorder{takes: 10 * ms, log: log}, got: got, turn: make(chan struct{}, 1)})
+		b, got := startEager(t, plainPolicy, 10*ms)
 		b.send("a", 1)
 		time.Sleep(5 * ms)
 		b.send("b", 8) // full: made ready while a runs
@@ -96,6 +112,64 @@ func TestBatcherHasFullBatchesReadyAheadAndLeavesOthersOpen(t *testing.T) {
 		if diff := cmp.Diff([]string{"0s: a", "5ms: b", "21ms: c d"}, got.all()); diff != "" {
 			t.Errorf("batches taken (-want +got):\n%s", diff)
 		}
+	})
+}
+
+func TestBatchesAheadRunInTheOrderInWhichTheyWereFormed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _ := startEager(t, plainPolicy, 10*ms)
+		var want []string
+		for i, id := range []string{"a", "b", "c", "d", "e"} {
+			b.send(id, 8)
+			want = append(want, fmt.Sprintf("%v: %s", time.Duration(1+10*i)*ms, id))
+		}
+		b.finish(want...)
+	})
+}
+
+func TestABatchAheadStartsWhenTheOneBeforeItEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _ := startEager(t, plainPolicy, 10*ms)
+		rec := b.record.(*tally)
+		before := rec.begun()
+		b.send("a", 8)
+		time.Sleep(5 * ms)
+		b.send("b", 8)
+		if got := rec.begun() - before; got != 1 {
+			t.Errorf("got %d requests started while one runs and one is ahead, want 1", got)
+		}
+		b.finish("1ms: a", "11ms: b")
+		want := []time.Duration{11 * ms, 10 * ms} // inputs are part of the first only
+		if diff := cmp.Diff(want, rec.lasted()[1:]); diff != "" {
+			t.Errorf("from start to end of each batch (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestBatchesThatMayBeMergedAreNotTakenAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := BatcherConfig{Policy: Policy{MaxRows: 8, Preferred: []int{2, 6}, Delay: 5 * ms}}
+		b, _ := startEager(t, cfg, 20*ms)
+		b.send("a", 2)
+		b.send("b", 3) // closed by the next, which would pass 6
+		b.send("c", 4)
+		b.send("d", 1)
+		b.finish("2ms: a", "24ms: b c d")
+	})
+}
+
+func TestNothingIsTakenAheadOfALongRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, got := startEager(t, plainPolicy, 10*aheadOf)
+		b.send("a", 8)
+		ctx, cancel := context.WithCancel(t.Context())
+		b.sendUntil(ctx, "b", 8)
+		cancel()
+		b.wg.Wait()
+		if diff := cmp.Diff([]string{"0s: a"}, got.all()); diff != "" {
+			t.Errorf("batches taken (-want +got):\n%s", diff)
+		}
+		b.Close()
 	})
 }
 

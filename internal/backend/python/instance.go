@@ -90,7 +90,7 @@ func (in *instance) putRun(r *run) {
 // the worker had ended before it saw the batch.
 func (r *run) try(b *infer.Batch, rows int) (again bool, err error) {
 	in := r.in
-	l, s, size, err := r.hold(rows)
+	l, s, size, err := r.hold(b, rows)
 	if err != nil {
 		return errors.Is(err, errSilent), err
 	}
@@ -118,13 +118,16 @@ func (r *run) try(b *infer.Batch, rows int) (again bool, err error) {
 
 // hold lays the batch into the worker's memory and returns once the worker is
 // ours. If it has changed meanwhile the batch is laid out again.
-func (r *run) hold(rows int) (l *link, s *slot, size int, err error) {
+func (r *run) hold(b *infer.Batch, rows int) (l *link, s *slot, size int, err error) {
 	sup := r.in.sup
 	first, err := sup.Await()
 	if err != nil {
 		return nil, nil, 0, err
 	}
 	s, size, laid := r.lay(first, rows)
+	if b.Turn != nil {
+		b.Turn.Await()
+	}
 	l, err = sup.Acquire()
 	if err == nil && l == first && laid == nil {
 		return l, s, size, nil
