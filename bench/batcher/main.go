@@ -5,52 +5,30 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
-	"strings"
-	"syscall"
 	"time"
 
 	"shoal/bench/internal/report"
 )
 
 type options struct {
-	out              string
-	rounds           int
-	requests         int
-	waits            int
-	delay, pause     time.Duration
-	json, reportOnly bool
+	*report.Command
+	rounds       int
+	requests     int
+	waits        int
+	delay, pause time.Duration
 }
 
 func main() {
-	var o options
-	flag.StringVar(&o.out, "out", "bench/results", "folder for batcher.json and batcher.md; empty writes none")
+	o := options{Command: report.NewCommand("batcher")}
 	flag.IntVar(&o.rounds, "rounds", 9, "rounds; figures of the cost are medians of them")
 	flag.IntVar(&o.requests, "requests", 200_000, "requests in one round at each number of callers")
 	flag.IntVar(&o.waits, "waits", 2000, "queue delays to wait out, idle and under load")
 	flag.DurationVar(&o.delay, "delay", 100*time.Microsecond, "the queue delay")
 	flag.DurationVar(&o.pause, "pause", time.Millisecond, "idle time before each of them")
-	flag.BoolVar(&o.json, "json", false, "print JSON, not a table")
-	flag.BoolVar(&o.reportOnly, "report-only", false, "exit 0 even when a floor is missed")
-	flag.Parse()
-
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	missed, err := bench(ctx, o)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench/batcher:", err)
-		os.Exit(1)
-	}
-	if len(missed) > 0 {
-		fmt.Fprintln(os.Stderr, "bench/batcher: floors missed:", strings.Join(missed, ", "))
-		if !o.reportOnly {
-			os.Exit(1)
-		}
-	}
+	o.Main(func(ctx context.Context) ([]string, error) { return bench(ctx, o) })
 }
 
 // bench measures everything and returns the floors that were missed.
@@ -74,24 +52,7 @@ func bench(ctx context.Context, o options) (missed []string, err error) {
 		got.Name, got.Floor = l.name, l.floor
 		r.Lateness = append(r.Lateness, got)
 	}
-	return r.missed(), r.publish(o)
-}
-
-// publish prints the results and writes them to files.
-func (r results) publish(o options) error {
-	if o.json {
-		b, err := json.MarshalIndent(r, "", "  ")
-		if err != nil {
-			return err
-		}
-		fmt.Println(string(b))
-	} else {
-		fmt.Print(r.tables())
-	}
-	if o.out == "" {
-		return nil
-	}
-	return report.Write(o.out, "batcher", r, r.page())
+	return r.missed(), o.Publish(os.Stdout, r, r.tables(), r.page())
 }
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }

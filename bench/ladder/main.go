@@ -7,15 +7,12 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"shoal/bench/internal/peer"
@@ -23,20 +20,19 @@ import (
 )
 
 type options struct {
-	shoal, work, out string
+	*report.Command
+	shoal, work      string
 	rounds           int
 	warmup, duration time.Duration
 	model, callers   string
 	at, writeMLP     string
 	tutorial         string
-	json, reportOnly bool
 }
 
 func main() {
-	var o options
+	o := options{Command: report.NewCommand("ladder")}
 	flag.StringVar(&o.shoal, "shoal", "build/shoal", "Shoal's binary")
 	flag.StringVar(&o.work, "work", "build/bench", "folder for models and logs")
-	flag.StringVar(&o.out, "out", "bench/results", "folder for ladder.json, ladder.md and ladder.svg; empty writes none")
 	flag.IntVar(&o.rounds, "rounds", 5, "rounds; figures are medians of them")
 	flag.DurationVar(&o.duration, "duration", 2*time.Second, "load in one run")
 	flag.DurationVar(&o.warmup, "warmup", 500*time.Millisecond, "load before it that is not counted")
@@ -45,23 +41,7 @@ func main() {
 	flag.StringVar(&o.tutorial, "tutorial", "docs/tutorial-batching.md", "page whose figures a whole run replaces; empty replaces none")
 	flag.StringVar(&o.at, "at", "", "climb nothing; load --model on the server at this HTTP address (host:port)")
 	flag.StringVar(&o.writeMLP, "write-mlp", "", "climb nothing; write the MLP as this ONNX file")
-	flag.BoolVar(&o.json, "json", false, "print JSON, not tables")
-	flag.BoolVar(&o.reportOnly, "report-only", false, "exit 0 even when a floor is missed")
-	flag.Parse()
-
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	missed, err := do(ctx, o)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench/ladder:", err)
-		os.Exit(1)
-	}
-	if len(missed) > 0 {
-		fmt.Fprintln(os.Stderr, "bench/ladder: floors missed:", strings.Join(missed, ", "))
-		if !o.reportOnly {
-			os.Exit(1)
-		}
-	}
+	o.Main(func(ctx context.Context) ([]string, error) { return do(ctx, o) })
 }
 
 // do does what the options ask for and returns the floors that were missed.
@@ -128,22 +108,10 @@ func writeMLP(path string) error {
 
 // publish prints the results and writes them to files.
 func (r results) publish(o options) error {
-	if o.json {
-		b, err := json.MarshalIndent(r, "", "  ")
-		if err != nil {
-			return err
-		}
-		fmt.Println(string(b))
-	} else {
-		fmt.Print(r.tables())
-	}
-	if o.out == "" {
-		return nil
-	}
-	if err := report.Write(o.out, "ladder", r, r.page()); err != nil {
+	if err := o.Publish(os.Stdout, r, r.tables(), r.page()); err != nil || o.Out == "" {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(o.out, "ladder.svg"), []byte(r.plot()), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(o.Out, "ladder.svg"), []byte(r.plot()), 0o644); err != nil {
 		return err
 	}
 	if whole := o.model == "" && o.callers == ""; !whole || o.tutorial == "" {

@@ -7,14 +7,11 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"shoal/bench/internal/peer"
@@ -22,39 +19,22 @@ import (
 )
 
 type options struct {
-	shoal, work, out   string
+	*report.Command
+	shoal, work        string
 	rows               string
 	rounds             int
 	capacity, duration time.Duration
-	json, reportOnly   bool
 }
 
 func main() {
-	var o options
+	o := options{Command: report.NewCommand("overload")}
 	flag.StringVar(&o.shoal, "shoal", "build/shoal", "Shoal's binary")
 	flag.StringVar(&o.work, "work", "build/bench", "folder for models and logs")
-	flag.StringVar(&o.out, "out", "bench/results", "folder for overload.json and overload.md; empty writes none")
 	flag.DurationVar(&o.duration, "duration", 30*time.Second, "overload in one row")
 	flag.DurationVar(&o.capacity, "capacity", 4*time.Second, "load, before and after, by which the capacity is found")
 	flag.IntVar(&o.rounds, "rounds", 3, "times that each row is run; the one with the median goodput counts")
 	flag.StringVar(&o.rows, "rows", "", "only rows with one of these words, separated by commas, in their name")
-	flag.BoolVar(&o.json, "json", false, "print JSON, not a table")
-	flag.BoolVar(&o.reportOnly, "report-only", false, "exit 0 even when a floor is missed")
-	flag.Parse()
-
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	missed, err := bench(ctx, o)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench/overload:", err)
-		os.Exit(1)
-	}
-	if len(missed) > 0 {
-		fmt.Fprintln(os.Stderr, "bench/overload: floors missed:", strings.Join(missed, "; "))
-		if !o.reportOnly {
-			os.Exit(1)
-		}
-	}
+	o.Main(func(ctx context.Context) ([]string, error) { return bench(ctx, o) })
 }
 
 // bench runs the rows one after the other, each on a server of its own, and
@@ -79,7 +59,7 @@ func bench(ctx context.Context, o options) (missed []string, err error) {
 		r.Rows = append(r.Rows, got)
 		r.Server = command.String()
 	}
-	return r.missed(), r.publish(o)
+	return r.missed(), o.Publish(os.Stdout, r, r.table(), r.page())
 }
 
 // repeatOn runs a row several times and returns the median: a machine that grows
@@ -116,21 +96,4 @@ func runOn(ctx context.Context, o options, row row, command peer.Command) (outco
 	}
 	defer server.Close()
 	return run(ctx, o, row, server)
-}
-
-// publish prints the results and writes them to files.
-func (r results) publish(o options) error {
-	if o.json {
-		b, err := json.MarshalIndent(r, "", "  ")
-		if err != nil {
-			return err
-		}
-		fmt.Println(string(b))
-	} else {
-		fmt.Print(r.table())
-	}
-	if o.out == "" {
-		return nil
-	}
-	return report.Write(o.out, "overload", r, r.page())
 }

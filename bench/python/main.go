@@ -5,55 +5,35 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"shoal/bench/internal/report"
 )
 
 type options struct {
-	shoal, python, triton, work, out string
-	rounds, trips                    int
-	warmup, duration                 time.Duration
-	rows                             string
-	json, reportOnly                 bool
+	*report.Command
+	shoal, python, triton, work string
+	rounds, trips               int
+	warmup, duration            time.Duration
+	rows                        string
 }
 
 func main() {
-	var o options
+	o := options{Command: report.NewCommand("python")}
 	flag.StringVar(&o.shoal, "shoal", "build/shoal", "Shoal's binary")
 	flag.StringVar(&o.python, "python-peers", "build/python-peers", "virtual environment with the other servers, for Shoal's workers too")
 	flag.StringVar(&o.triton, "triton-venv", "build/triton-venv", "virtual environment with nvidia-pytriton")
 	flag.StringVar(&o.work, "work", "build/bench", "folder for models and logs")
-	flag.StringVar(&o.out, "out", "bench/results", "folder for python.json and python.md; empty writes none")
 	flag.IntVar(&o.rounds, "rounds", 5, "rounds; figures are medians of them")
 	flag.IntVar(&o.trips, "trips", 10_000, "batches of each kind in a round of the round trip")
 	flag.DurationVar(&o.duration, "duration", time.Second, "load in one run")
 	flag.DurationVar(&o.warmup, "warmup", 200*time.Millisecond, "load before it that is not counted")
 	flag.StringVar(&o.rows, "rows", "", "only rows with one of these words, separated by commas, in their name")
-	flag.BoolVar(&o.json, "json", false, "print JSON, not tables")
-	flag.BoolVar(&o.reportOnly, "report-only", false, "exit 0 even when a floor is missed")
-	flag.Parse()
-
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	missed, err := bench(ctx, o)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench/python:", err)
-		os.Exit(1)
-	}
-	if len(missed) > 0 {
-		fmt.Fprintln(os.Stderr, "bench/python: floors missed:", strings.Join(missed, ", "))
-		if !o.reportOnly {
-			os.Exit(1)
-		}
-	}
+	o.Main(func(ctx context.Context) ([]string, error) { return bench(ctx, o) })
 }
 
 // bench measures everything, round by round, and returns the floors that were
@@ -109,22 +89,5 @@ func bench(ctx context.Context, o options) (missed []string, err error) {
 		r.Rows = append(r.Rows, compare(w, samples[i]))
 	}
 	r.Servers = fleet.commands()
-	return r.missed(), r.publish(o)
-}
-
-// publish prints the results and writes them to files.
-func (r results) publish(o options) error {
-	if o.json {
-		b, err := json.MarshalIndent(r, "", "  ")
-		if err != nil {
-			return err
-		}
-		fmt.Println(string(b))
-	} else {
-		fmt.Print(r.tables())
-	}
-	if o.out == "" {
-		return nil
-	}
-	return report.Write(o.out, "python", r, r.page())
+	return r.missed(), o.Publish(os.Stdout, r, r.tables(), r.page())
 }

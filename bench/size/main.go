@@ -5,13 +5,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
-	"strings"
-	"syscall"
 	"time"
 
 	"shoal/bench/internal/peer"
@@ -19,37 +15,20 @@ import (
 )
 
 type options struct {
-	shoal, venv, work, out string
-	rounds                 int
-	settle                 time.Duration
-	json, reportOnly       bool
+	*report.Command
+	shoal, venv, work string
+	rounds            int
+	settle            time.Duration
 }
 
 func main() {
-	var o options
+	o := options{Command: report.NewCommand("size")}
 	flag.StringVar(&o.shoal, "shoal", "build/shoal", "Shoal's binary")
 	flag.StringVar(&o.venv, "triton-venv", "build/triton-venv", "virtual environment with nvidia-pytriton")
 	flag.StringVar(&o.work, "work", "build/bench", "folder for models and logs")
-	flag.StringVar(&o.out, "out", "bench/results", "folder for size.json and size.md; empty writes none")
 	flag.IntVar(&o.rounds, "rounds", 5, "starts of each server; figures are medians of them")
 	flag.DurationVar(&o.settle, "settle", time.Second, "idle time between ready and the reading of the memory")
-	flag.BoolVar(&o.json, "json", false, "print JSON, not a table")
-	flag.BoolVar(&o.reportOnly, "report-only", false, "exit 0 even when a floor is missed")
-	flag.Parse()
-
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	missed, err := bench(ctx, o)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench/size:", err)
-		os.Exit(1)
-	}
-	if len(missed) > 0 {
-		fmt.Fprintln(os.Stderr, "bench/size: floors missed:", strings.Join(missed, ", "))
-		if !o.reportOnly {
-			os.Exit(1)
-		}
-	}
+	o.Main(func(ctx context.Context) ([]string, error) { return bench(ctx, o) })
 }
 
 // bench starts every server in every round and returns the floors that were
@@ -77,7 +56,7 @@ func bench(ctx context.Context, o options) (missed []string, err error) {
 		c.summarise()
 		r.Cases = append(r.Cases, c)
 	}
-	return r.missed(), r.publish(o)
+	return r.missed(), o.Publish(os.Stdout, r, r.table(), r.page())
 }
 
 // casesFor returns what is started: Shoal, and the two Tritons beside it.
@@ -140,21 +119,4 @@ func fileMB(path string) (float64, error) {
 		return 0, err
 	}
 	return float64(info.Size()) / 1e6, nil
-}
-
-// publish prints the results and writes them to files.
-func (r results) publish(o options) error {
-	if o.json {
-		b, err := json.MarshalIndent(r, "", "  ")
-		if err != nil {
-			return err
-		}
-		fmt.Println(string(b))
-	} else {
-		fmt.Print(r.table())
-	}
-	if o.out == "" {
-		return nil
-	}
-	return report.Write(o.out, "size", r, r.page())
 }

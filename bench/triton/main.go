@@ -5,15 +5,12 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"shoal/bench/internal/measure"
@@ -22,42 +19,26 @@ import (
 )
 
 type options struct {
-	shoal, venv, work, out string
-	rounds                 int
-	warmup, duration       time.Duration
-	rows, profile          string
-	pin, json, reportOnly  bool
+	*report.Command
+	shoal, venv, work string
+	rounds            int
+	warmup, duration  time.Duration
+	rows, profile     string
+	pin               bool
 }
 
 func main() {
-	var o options
+	o := options{Command: report.NewCommand("triton")}
 	flag.StringVar(&o.shoal, "shoal", "build/shoal", "Shoal's binary")
 	flag.StringVar(&o.venv, "triton-venv", "build/triton-venv", "virtual environment with nvidia-pytriton")
 	flag.StringVar(&o.work, "work", "build/bench", "folder for models and logs")
-	flag.StringVar(&o.out, "out", "bench/results", "folder for triton.json and triton.md; empty writes none")
 	flag.IntVar(&o.rounds, "rounds", 5, "rounds; figures are medians of them")
 	flag.DurationVar(&o.duration, "duration", 2*time.Second, "load in one run")
 	flag.DurationVar(&o.warmup, "warmup", 300*time.Millisecond, "load before it that is not counted")
 	flag.StringVar(&o.rows, "rows", "", "only rows with one of these words, separated by commas, in their name")
 	flag.StringVar(&o.profile, "profile", "", "compare nothing; load Shoal alone and write CPU profiles of it into this folder")
 	flag.BoolVar(&o.pin, "pin", false, "keep the servers on the first half of the cores and the client on the rest")
-	flag.BoolVar(&o.json, "json", false, "print JSON, not a table")
-	flag.BoolVar(&o.reportOnly, "report-only", false, "exit 0 even when a floor is missed")
-	flag.Parse()
-
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	missed, err := bench(ctx, o)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench/triton:", err)
-		os.Exit(1)
-	}
-	if len(missed) > 0 {
-		fmt.Fprintln(os.Stderr, "bench/triton: floors missed:", strings.Join(missed, " "))
-		if !o.reportOnly {
-			os.Exit(1)
-		}
-	}
+	o.Main(func(ctx context.Context) ([]string, error) { return bench(ctx, o) })
 }
 
 // bench runs the whole comparison and returns the rows that missed their floor.
@@ -108,7 +89,7 @@ func bench(ctx context.Context, o options) (missed []string, err error) {
 	if r.MLP, err = runMLP(ctx, o, mlps, s); err != nil {
 		return nil, err
 	}
-	return r.missed(), r.publish(o)
+	return r.missed(), o.Publish(os.Stdout, r, r.tables(), r.page())
 }
 
 // modelsOf returns the models that the rows load, each once.
@@ -161,23 +142,6 @@ func runRows(ctx context.Context, o options, rows []row, shoal, triton *peer.Ser
 		all = append(all, compare(r, pairs[i]))
 	}
 	return all, nil
-}
-
-// publish prints the results and writes them to files.
-func (r results) publish(o options) error {
-	if o.json {
-		b, err := json.MarshalIndent(r, "", "  ")
-		if err != nil {
-			return err
-		}
-		fmt.Println(string(b))
-	} else {
-		fmt.Print(r.tables())
-	}
-	if o.out == "" {
-		return nil
-	}
-	return report.Write(o.out, "triton", r, r.page())
 }
 
 // halves splits the cores between servers and client; a single one they share.
