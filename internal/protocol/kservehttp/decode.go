@@ -93,22 +93,7 @@ func (d *decoder) document() bool {
 		return false
 	}
 	var seen members
-	if d.peek() != '{' {
-		if !d.skip() {
-			return false
-		}
-	} else if d.enter('}') {
-		for more := true; more; {
-			name, escaped, ok := d.member()
-			if !ok || !d.request(d.name(name, escaped), &seen) {
-				return false
-			}
-			if more, ok = d.next('}', faultObject); !ok {
-				return false
-			}
-		}
-	}
-	if !d.end() {
+	if !d.maybeMembers(func(name string) bool { return d.request(name, &seen) }) || !d.end() {
 		return false
 	}
 	if !seen.inputs {
@@ -118,6 +103,54 @@ func (d *decoder) document() bool {
 		d.found(rankBytes, status.Errorf(status.InvalidArgument, "unexpected additional input data for model '%s'", d.model))
 	}
 	return true
+}
+
+// members reads an object, whose values are for value to read.
+func (d *decoder) members(value func(name string) bool) bool {
+	if !d.enter('}') {
+		return true
+	}
+	for {
+		raw, escaped, ok := d.member()
+		if !ok || !value(d.name(raw, escaped)) {
+			return false
+		}
+		if more, ok := d.next('}', faultObject); !more {
+			return ok
+		}
+	}
+}
+
+// maybeMembers is members for what may not be an object: then it is passed over.
+func (d *decoder) maybeMembers(value func(name string) bool) bool {
+	if d.peek() != '{' {
+		return d.skip()
+	}
+	return d.members(value)
+}
+
+// list reads the array of that name, whose elements are for element to read.
+// After a fault in one, the others are only passed over.
+func (d *decoder) list(name string, r rank, element func() bool) bool {
+	if d.peek() != '[' {
+		d.found(r, errType(name, kindArray))
+		return d.skip()
+	}
+	if !d.enter(']') {
+		return true
+	}
+	for {
+		read := element
+		if d.err != nil && d.rank == r {
+			read = d.skip
+		}
+		if !read() {
+			return false
+		}
+		if more, ok := d.next(']', faultArray); !more {
+			return ok
+		}
+	}
 }
 
 // members are those of a request that were read.
@@ -131,9 +164,9 @@ func (d *decoder) request(name string, seen *members) bool {
 	case name == "parameters" && first(&seen.params):
 		return d.parameters()
 	case name == "inputs" && first(&seen.inputs):
-		return d.inputs()
+		return d.list("inputs", rankInputs, d.input)
 	case name == "outputs" && first(&seen.outputs):
-		return d.outputs()
+		return d.list("outputs", rankOutputs, d.output)
 	}
 	return d.skip()
 }

@@ -31,22 +31,6 @@ func (d *decoder) generateDocument(sig *model.Signature) bool {
 	return d.members(func(name string) bool { return d.generateMember(name, sig) }) && d.end()
 }
 
-// members reads an object, whose values are for value to read.
-func (d *decoder) members(value func(name string) bool) bool {
-	if !d.enter('}') {
-		return true
-	}
-	for {
-		raw, escaped, ok := d.member()
-		if !ok || !value(d.name(raw, escaped)) {
-			return false
-		}
-		if more, ok := d.next('}', faultObject); !more {
-			return ok
-		}
-	}
-}
-
 func (d *decoder) generateMember(name string, sig *model.Signature) bool {
 	switch name {
 	case "id":

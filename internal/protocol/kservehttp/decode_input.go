@@ -50,48 +50,10 @@ type inputFields struct {
 // maxRank is how many dimensions a shape may have.
 const maxRank = 256
 
-// inputs reads the array of inputs. After a fault in one, the others are only
-// passed over.
-func (d *decoder) inputs() bool {
-	if d.peek() != '[' {
-		d.found(rankInputs, errType("inputs", kindArray))
-		return d.skip()
-	}
-	if !d.enter(']') {
-		return true
-	}
-	for {
-		ok := false
-		if d.err != nil && d.rank == rankInputs {
-			ok = d.skip()
-		} else {
-			ok = d.input()
-		}
-		if !ok {
-			return false
-		}
-		if more, ok := d.next(']', faultArray); !more {
-			return ok
-		}
-	}
-}
-
 func (d *decoder) input() bool {
 	d.in = inputFields{}
-	if d.peek() != '{' {
-		if !d.skip() {
-			return false
-		}
-	} else if d.enter('}') {
-		for more := true; more; {
-			name, escaped, ok := d.member()
-			if !ok || !d.inputMember(d.name(name, escaped)) {
-				return false
-			}
-			if more, ok = d.next('}', faultObject); !ok {
-				return false
-			}
-		}
+	if !d.maybeMembers(d.inputMember) {
+		return false
 	}
 	if err := d.finishInput(); err != nil {
 		d.found(rankInputs, err)
@@ -118,7 +80,7 @@ func (d *decoder) inputMember(name string) bool {
 	case name == "data" && in.data == absent:
 		return d.data()
 	case name == "parameters":
-		return d.inputParameters()
+		return d.maybeMembers(d.inputParameter)
 	}
 	return d.skip()
 }
@@ -152,34 +114,14 @@ func (d *decoder) shape() bool {
 	return true
 }
 
-// inputParameters reads those of an input that matter to it.
-func (d *decoder) inputParameters() bool {
-	if d.peek() != '{' {
-		return d.skip()
+// inputParameter reads a parameter of an input, if it matters to it.
+func (d *decoder) inputParameter(name string) bool {
+	if name == "binary_data_size" && d.in.binarySize == absent {
+		n, is, ok := d.uint()
+		d.in.size, d.in.binarySize = n, present(is)
+		return ok
 	}
-	if !d.enter('}') {
-		return true
-	}
-	for {
-		raw, escaped, ok := d.member()
-		if !ok {
-			return false
-		}
-		switch name := d.name(raw, escaped); {
-		case name == "binary_data_size" && d.in.binarySize == absent:
-			var is bool
-			d.in.size, is, ok = d.uint()
-			d.in.binarySize = present(is)
-		default:
-			ok = d.regionParameter(name, &d.in.region)
-		}
-		if !ok {
-			return false
-		}
-		if more, ok := d.next('}', faultObject); !more {
-			return ok
-		}
-	}
+	return d.regionParameter(name, &d.in.region)
 }
 
 // data reads the JSON data of an input, or puts that off.

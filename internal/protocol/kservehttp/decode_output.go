@@ -14,48 +14,10 @@ type outputFields struct {
 	want                  infer.Wanted
 }
 
-// outputs reads the array of wanted outputs. After a fault in one, the others
-// are only passed over.
-func (d *decoder) outputs() bool {
-	if d.peek() != '[' {
-		d.found(rankOutputs, errType("outputs", kindArray))
-		return d.skip()
-	}
-	if !d.enter(']') {
-		return true
-	}
-	for {
-		ok := false
-		if d.err != nil && d.rank == rankOutputs {
-			ok = d.skip()
-		} else {
-			ok = d.output()
-		}
-		if !ok {
-			return false
-		}
-		if more, ok := d.next(']', faultArray); !more {
-			return ok
-		}
-	}
-}
-
 func (d *decoder) output() bool {
 	d.out = outputFields{}
-	if d.peek() != '{' {
-		if !d.skip() {
-			return false
-		}
-	} else if d.enter('}') {
-		for more := true; more; {
-			name, escaped, ok := d.member()
-			if !ok || !d.outputMember(d.name(name, escaped)) {
-				return false
-			}
-			if more, ok = d.next('}', faultObject); !ok {
-				return false
-			}
-		}
+	if !d.maybeMembers(d.outputMember) {
+		return false
 	}
 	err := d.out.check()
 	if err == nil && d.out.region.name != absent {
@@ -76,24 +38,9 @@ func (d *decoder) outputMember(name string) bool {
 		d.out.want.Name, d.out.name = text, present(is)
 		return ok
 	case name == "parameters" && d.peek() == '{':
-		return d.outputParameters()
+		return d.members(d.outputParameter)
 	}
 	return d.skip()
-}
-
-func (d *decoder) outputParameters() bool {
-	if !d.enter('}') {
-		return true
-	}
-	for {
-		raw, escaped, ok := d.member()
-		if !ok || !d.outputParameter(d.name(raw, escaped)) {
-			return false
-		}
-		if more, ok := d.next('}', faultObject); !more {
-			return ok
-		}
-	}
 }
 
 func (d *decoder) outputParameter(name string) bool {

@@ -15,18 +15,7 @@ func (d *decoder) parameters() bool {
 		d.found(rankParams, errType("parameters", kindObject))
 		return d.skip()
 	}
-	if !d.enter('}') {
-		return true
-	}
-	for {
-		raw, escaped, ok := d.member()
-		if !ok || !d.parameter(d.name(raw, escaped)) {
-			return false
-		}
-		if more, ok := d.next('}', faultObject); !more {
-			return ok
-		}
-	}
+	return d.members(d.parameter)
 }
 
 func (d *decoder) parameter(name string) bool {
