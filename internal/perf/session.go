@@ -132,9 +132,6 @@ func (s *Session) prepare(ctx context.Context) error {
 	return s.encode(ctx, outputs)
 }
 
-// Sequences says that requests are parts of sequences.
-func (s *Session) Sequences() bool { return s.sequences != nil }
-
 // Async says whether the run is measured as perf_analyzer measures asynchronous
 // ones, which is how sequences are measured unless that was refused.
 func (s *Session) Async() bool { return s.settings.Plan.Async }

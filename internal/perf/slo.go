@@ -26,6 +26,7 @@ const (
 	goalRate  = "rate"
 )
 
+// String returns the goal as it was given.
 func (g Goal) String() string { return g.text }
 
 // Allowance returns the share of requests that the goals let fail; false when

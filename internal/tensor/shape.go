@@ -11,8 +11,8 @@ import (
 type Shape []int64
 
 // Elements returns the number of elements, 1 for a shape without dimensions.
-// It reports false when a dimension is negative or the product does not fit
-// an int64.
+// It reports false when a dimension is negative or the product of those that
+// are not zero does not fit an int64.
 func (s Shape) Elements() (int64, bool) {
 	n := uint64(1)
 	zero := false
@@ -98,3 +98,23 @@ func (s Shape) Append(b []byte) []byte {
 
 // String returns the shape as "[1,16]".
 func (s Shape) String() string { return string(s.Append(nil)) }
+
+// Substitute appends pattern to dst, with the sizes that shape has in the
+// variable dimensions of from put for those of pattern, in order.
+func Substitute(dst, pattern, from, shape Shape) Shape {
+	next := 0
+	for _, d := range pattern {
+		if d == -1 {
+			for next < len(from) && from[next] != -1 {
+				next++
+			}
+			d = 1 // a configuration that pairs no dimension with this one
+			if next < len(from) && next < len(shape) {
+				d = shape[next]
+			}
+			next++
+		}
+		dst = append(dst, d)
+	}
+	return dst
+}

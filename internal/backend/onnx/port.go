@@ -44,7 +44,7 @@ func (x *port) graphShape(dst, client tensor.Shape, rows int) tensor.Shape {
 	case x.scalar:
 		return dst
 	case x.Reshape != nil:
-		return substitute(dst, x.Reshape, x.Dims, client)
+		return tensor.Substitute(dst, x.Reshape, x.Dims, client)
 	}
 	return append(dst, client...)
 }
@@ -67,7 +67,7 @@ func (x *port) clientShape(dst, graph tensor.Shape, rows int) (tensor.Shape, err
 		return dst, status.Errorf(status.Internal, "output '%s' has shape %s, but its configuration says %s: the number of dimensions must be the same",
 			x.Name, graph, x.whole())
 	case x.Reshape != nil:
-		return substitute(dst, x.Dims, x.Reshape, inner), nil
+		return tensor.Substitute(dst, x.Dims, x.Reshape, inner), nil
 	}
 	return append(dst, inner...), nil
 }
@@ -78,26 +78,6 @@ func (x *port) whole() tensor.Shape {
 		return append(tensor.Shape{-1}, x.inner...)
 	}
 	return x.inner
-}
-
-// substitute appends pattern to dst, with the sizes that shape has in the
-// variable dimensions of from put for those of pattern, in order.
-func substitute(dst, pattern, from, shape tensor.Shape) tensor.Shape {
-	next := 0
-	for _, d := range pattern {
-		if d == -1 {
-			for next < len(from) && from[next] != -1 {
-				next++
-			}
-			d = 1 // a configuration that pairs no dimension with this one
-			if next < len(from) && next < len(shape) {
-				d = shape[next]
-			}
-			next++
-		}
-		dst = append(dst, d)
-	}
-	return dst
 }
 
 // bindable reports whether an output's shape is known from the number of rows

@@ -64,7 +64,7 @@ func (x *port) scatteredShape(dst, source tensor.Shape) tensor.Shape {
 	if x.batched {
 		dst, source = append(dst, source[0]), source[1:]
 	}
-	return substitute(dst, x.Dims, x.inner, source)
+	return tensor.Substitute(dst, x.Dims, x.inner, source)
 }
 
 // scattered makes out the n-th request's part of the output.

@@ -37,7 +37,7 @@ func (x *port) handlerShape(dst, client tensor.Shape, rows int64) tensor.Shape {
 		dst, client = append(dst, rows), client[1:]
 	}
 	if x.Reshape != nil {
-		return substitute(dst, x.Reshape, x.Dims, client)
+		return tensor.Substitute(dst, x.Reshape, x.Dims, client)
 	}
 	return append(dst, client...)
 }
@@ -56,7 +56,7 @@ func (x *port) clientShape(dst, got tensor.Shape, rows int) (tensor.Shape, error
 		return dst, x.shapeFault(got, rows)
 	}
 	if x.Reshape != nil {
-		return substitute(dst, x.Dims, x.Reshape, inner), nil
+		return tensor.Substitute(dst, x.Dims, x.Reshape, inner), nil
 	}
 	return append(dst, inner...), nil
 }
@@ -67,24 +67,4 @@ func (x *port) shapeFault(got tensor.Shape, rows int) error {
 		want = append(tensor.Shape{int64(rows)}, x.inner...)
 	}
 	return status.Errorf(status.Internal, "output '%s' has shape %s, want %s (-1 is any size); the model's code or the dims in its configuration are wrong", x.Name, got, want)
-}
-
-// substitute appends pattern to dst, with the sizes that shape has in the
-// variable dimensions of from put for those of pattern, in order.
-func substitute(dst, pattern, from, shape tensor.Shape) tensor.Shape {
-	next := 0
-	for _, d := range pattern {
-		if d == -1 {
-			for next < len(from) && from[next] != -1 {
-				next++
-			}
-			d = 1 // a configuration that pairs no dimension with this one
-			if next < len(from) && next < len(shape) {
-				d = shape[next]
-			}
-			next++
-		}
-		dst = append(dst, d)
-	}
-	return dst
 }
