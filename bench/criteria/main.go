@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"shoal/bench/internal/report"
+	"shoal/internal/perf/live"
 )
 
 // A criterion is one promise.
@@ -31,6 +32,8 @@ func main() {
 	serving := flag.Bool("serve", false, "serve the fixtures; the command starts itself so")
 	memory := flag.Duration("memory-time", 30*time.Second, "how long P14 watches the client's memory; the criterion says 10m")
 	out := flag.String("out", "bench/results", "folder for criteria.json and criteria.md, which keep the rows of criteria that do not run; empty writes none")
+	watching := flag.String("watch", "", "measure noop with this view, on and off; the command starts itself so")
+	at := flag.String("at", "", "with -watch: where the fixtures are")
 	slower := flag.Float64("slower", 1, "with -serve: what the fixtures' times are multiplied by")
 	flag.Parse()
 	if *serving {
@@ -42,6 +45,13 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if *watching != "" {
+		if err := watchSelf(ctx, *at, live.Mode(*watching)); err != nil {
+			fmt.Fprintln(os.Stderr, "bench/criteria:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	b := &bench{shoal: *shoal, memoryTime: *memory}
 	rows, missed, err := run(ctx, b, strings.FieldsFunc(*only, func(r rune) bool { return r == ',' }))
 	if *out != "" && len(rows) > 0 {

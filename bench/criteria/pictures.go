@@ -3,78 +3,74 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 
-	"shoal/internal/perf"
+	"shoal/bench/internal/report"
+	"shoal/internal/perf/live"
 )
 
-// watched compares the throughput of noop with a view on a terminal and without,
-// in pairs whose order alternates, so that drift hits both alike.
+// watched compares the throughput of noop and the client's CPU for a request with
+// a view and without, each slice of a run with its neighbours. A view may cost up
+// to 2 %, so the upper end of the interval counts.
 func watched(ctx context.Context, b *bench) (string, bool, error) {
-	const pairs = 5
 	var figures []string
 	ok := true
-	for _, mode := range []string{"line", "full"} {
-		var ratios []float64
-		for i := range pairs {
-			var rate [2]float64 // off, on
-			for _, on := range []int{i % 2, 1 - i%2} {
-				v, err := b.watch(ctx, []string{"off", mode}[on])
-				if err != nil {
-					return "", false, err
-				}
-				rate[on] = v
-			}
-			ratios = append(ratios, rate[1]/rate[0])
+	for _, mode := range []live.Mode{live.Line, live.Full} {
+		slices, err := b.watch(ctx, mode)
+		if err != nil {
+			return "", false, err
 		}
-		slices.Sort(ratios)
-		median := ratios[pairs/2]
-		ok = ok && median >= 0.98 && median <= 1.02
-		figures = append(figures, fmt.Sprintf("%s %+.2f%% (of %d pairs %+.2f%% to %+.2f%%)", mode, 100*(median-1), pairs, 100*(ratios[0]-1), 100*(ratios[pairs-1]-1)))
+		loss, cpu := costs(slices)
+		if len(loss) < 10 {
+			return "", false, fmt.Errorf("%d slices of the run, want many more", len(slices))
+		}
+		low, high := interval(loss)
+		cpuLow, cpuHigh := interval(cpu)
+		ok = ok && high <= 0.02
+		figures = append(figures, fmt.Sprintf("%s costs %+.2f%% of the throughput (95%% interval %+.2f to %+.2f%%, %d comparisons) and %+.2f%% (%+.2f to %+.2f%%) of the client's CPU a request",
+			mode, 100*report.TrimmedMean(loss), 100*low, 100*high, len(loss), 100*report.TrimmedMean(cpu), 100*cpuLow, 100*cpuHigh))
 	}
-	return strings.Join(figures, "; "), ok, nil
+	silent, err := b.silent(ctx)
+	return fmt.Sprintf("%s; nothing is drawn where there is no terminal: %v", strings.Join(figures, "; "), silent), ok && silent, err
 }
 
-// watch measures noop on a terminal and returns its throughput.
-func (b *bench) watch(ctx context.Context, mode string) (float64, error) {
-	dir, err := os.MkdirTemp("", "shoal-criteria-")
-	if err != nil {
-		return 0, err
+func interval(values []float64) (low, high float64) {
+	return report.Interval(len(values), func(rounds []int) float64 { return report.TrimmedMean(report.Pick(values, rounds)) })
+}
+
+// costs returns what the view takes of the throughput and adds to the client's CPU
+// for a request, by each four slices: off, on, on, off.
+func costs(slices []watchSlice) (loss, cpu []float64) {
+	for i := 0; i+4 <= len(slices); i += 4 {
+		var sum [2]watchSlice // off, on
+		for _, s := range slices[i : i+4] {
+			n := &sum[0]
+			if s.On {
+				n = &sum[1]
+			}
+			n.Requests += s.Requests
+			n.Length += s.Length
+			n.CPU += s.CPU
+		}
+		off, on := sum[0], sum[1]
+		if on.Length == 0 || off.Length == 0 || off.Requests == 0 || on.Requests == 0 {
+			continue // the last four are not complete
+		}
+		rate := func(s watchSlice) float64 { return float64(s.Requests) / s.Length.Seconds() }
+		each := func(s watchSlice) float64 { return float64(s.CPU) / float64(s.Requests) }
+		loss = append(loss, 1-rate(on)/rate(off))
+		cpu = append(cpu, each(on)/each(off)-1)
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	file := filepath.Join(dir, "result.json")
-	screen, tty, err := openTerminal()
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = screen.Close() }() // all was read
-	cmd := exec.CommandContext(ctx, b.shoal, "perf", "-m", "noop", "-u", b.server.HTTP, "--concurrency-range", "16",
-		"-p", "2000", "-r", "3", "--allow-unstable", "--json", file, "--live", mode)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, io.Discard, tty
-	cmd.Env = append(os.Environ(), "TERM=xterm-256color")
-	if err := cmd.Start(); err != nil {
-		return 0, err
-	}
-	_ = tty.Close()                    // the command has it now
-	_, _ = io.Copy(io.Discard, screen) // ends with an error when the command has gone
-	if err := cmd.Wait(); err != nil {
-		return 0, err
-	}
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return 0, err
-	}
-	r, err := perf.ParseResult(data)
-	if err != nil {
-		return 0, err
-	}
-	return r.Levels[0].Merged.Throughput(), nil
+	return loss, cpu
+}
+
+// silent says whether a run without a terminal draws nothing.
+func (b *bench) silent(ctx context.Context) (bool, error) {
+	out, stderr, code, err := b.run(ctx, "perf", "-m", "noop", "-u", b.server.HTTP, "--request-count", "1000")
+	return code == 0 && stderr == "" && !strings.Contains(out, "\x1b"), err
 }
 
 // outside finds what a browser would fetch.

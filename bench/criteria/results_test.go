@@ -1,10 +1,12 @@
 package main
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestRowsOfEarlierRunsStayUntilTheyRunAgain(t *testing.T) {
@@ -34,5 +36,19 @@ func TestAFileThatIsNotOursIsNotOverwritten(t *testing.T) {
 	}
 	if err := keep(dir, []row{{Name: "P1"}}); err == nil {
 		t.Error("got no error, want one that names the file")
+	}
+}
+
+func TestCostsCompareNeighbouringSlices(t *testing.T) {
+	slice := func(on bool, requests int64, cpu time.Duration) watchSlice {
+		return watchSlice{On: on, Requests: requests, Length: time.Second, CPU: cpu}
+	}
+	loss, cpu := costs([]watchSlice{
+		slice(false, 1000, 10*time.Millisecond), slice(true, 990, 10*time.Millisecond), slice(true, 890, 10*time.Millisecond), slice(false, 1000, 10*time.Millisecond),
+		slice(false, 500, 10*time.Millisecond), slice(true, 500, 11*time.Millisecond), slice(true, 500, 11*time.Millisecond), slice(false, 500, 10*time.Millisecond),
+		slice(false, 500, time.Millisecond), slice(true, 500, time.Millisecond),
+	})
+	if len(loss) != 2 || math.Abs(loss[0]-0.06) > 1e-9 || loss[1] != 0 || len(cpu) != 2 || math.Abs(cpu[1]-0.1) > 1e-9 {
+		t.Errorf("got losses %v and CPU %v, want [0.06 0] and 0.1 more in the second four", loss, cpu)
 	}
 }

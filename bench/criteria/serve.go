@@ -56,11 +56,11 @@ type server struct {
 }
 
 func startServer(ctx context.Context, slower float64) (*server, error) {
-	self, err := os.Executable()
+	command, err := self(ctx, "-serve", "-slower", fmt.Sprint(slower))
 	if err != nil {
 		return nil, err
 	}
-	s := &server{command: exec.CommandContext(ctx, self, "-serve", "-slower", fmt.Sprint(slower))}
+	s := &server{command: command}
 	s.command.Stderr = os.Stderr
 	if s.stdin, err = s.command.StdinPipe(); err != nil {
 		return nil, err
@@ -81,6 +81,15 @@ func startServer(ctx context.Context, slower float64) (*server, error) {
 		return nil, fmt.Errorf("the fixtures did not start: %w", err)
 	}
 	return s, nil
+}
+
+// self returns this program as a command.
+func self(ctx context.Context, args ...string) (*exec.Cmd, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return exec.CommandContext(ctx, path, args...), nil
 }
 
 // stall makes the models stand still after a while.

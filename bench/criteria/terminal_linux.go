@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openTerminal returns both ends of a new terminal, 120 columns wide.
+// openTerminal returns both ends of a new terminal.
 func openTerminal() (screen, tty *os.File, err error) {
 	screen, err = os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
@@ -21,7 +21,7 @@ func openTerminal() (screen, tty *os.File, err error) {
 		}
 	}
 	if err == nil {
-		err = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: 120})
+		err = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: terminalWidth})
 	}
 	if err != nil {
 		_ = screen.Close() // nothing was written
