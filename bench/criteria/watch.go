@@ -48,7 +48,7 @@ func watchSelf(ctx context.Context, address string, mode live.Mode) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = session.Close() }() // only questions go over it
+	defer func() { _ = session.Close() }()                                                   // only questions go over it
 	s := &switcher{ctx: ctx, settings: &settings, mode: mode, slices: make([]watchSlice, 1)} // the first is off
 	result, err := session.Run(ctx, s)
 	s.show(false, perf.Progress{})

@@ -8,11 +8,12 @@ import (
 	"shoal/bench/internal/peer"
 )
 
-// The slow model sleeps for so long that what a tool costs hardly shows.
+// The slow model sleeps for so long that what a tool costs hardly shows:
+// perf_analyzer takes 0.2 to 0.5 ms of a small request on two cores.
 const (
 	slowName      = "slow"
 	slowInstances = 4
-	slowMS        = 5
+	slowMS        = 10
 	slowWidth     = 16
 )
 

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"shoal/bench/internal/peer"
-	"shoal/bench/internal/report"
 )
 
 // windows are the flags of a run with three windows of that length, stable or not.
@@ -20,54 +19,8 @@ func windows(d time.Duration) []string {
 	return []string{"-p", ms, "-s", "999"}
 }
 
-// compare runs both tools in turn.
-func (r *results) compare(ctx context.Context, o options, s *peer.Server) error {
-	for _, protocol := range []string{"http", "grpc"} {
-		address := s.HTTP
-		if protocol == "grpc" {
-			address = s.GRPC
-		}
-		for _, on := range []struct {
-			model   string
-			callers int
-		}{{slowName, 1}, {slowName, slowInstances}, {slowName, cpuCallers}, {peer.Small.Name, cpuCallers}} {
-			args := append(windows(o.window), "-m", on.model, "-i", protocol, "-u", address, "--concurrency-range", fmt.Sprint(on.callers))
-			c := comparison{Server: s.Name, Model: on.model, Protocol: protocol, Callers: on.callers}
-			var own, other []run
-			for range o.rounds {
-				a, err := ours(ctx, o, nil, nil, args...)
-				if err != nil {
-					return err
-				}
-				b, err := theirs(ctx, o, args...)
-				if err != nil {
-					return err
-				}
-				own, other = append(own, a), append(other, b)
-				fmt.Fprintf(os.Stderr, "%s %s %s c=%d: shoal perf %.0f/s p50 %.0f us CPU %.1f us, perf_analyzer %.0f/s p50 %.0f us CPU %.1f us\n",
-					s.Name, on.model, protocol, on.callers, a.Throughput, a.P50, a.CPU, b.Throughput, b.P50, b.CPU)
-			}
-			c.Ours, c.Theirs = medians(own), medians(other)
-			r.judge(c)
-		}
-	}
-	return nil
-}
-
-func medians(runs []run) run {
-	of := func(get func(run) float64) float64 {
-		var list []float64
-		for _, v := range runs {
-			list = append(list, get(v))
-		}
-		return report.Median(list)
-	}
-	return run{
-		Throughput: of(func(v run) float64 { return v.Throughput }), Requests: of(func(v run) float64 { return v.Requests }),
-		P50: of(func(v run) float64 { return v.P50 }), P95: of(func(v run) float64 { return v.P95 }), P99: of(func(v run) float64 { return v.P99 }),
-		CPU: of(func(v run) float64 { return v.CPU }), RSSMB: of(func(v run) float64 { return v.RSSMB }),
-	}
-}
+// longWindow is that of the runs that are not repeated.
+const longWindow = 2 * time.Second
 
 // open makes an open loop and returns what it came to, and its send lag.
 func open(ctx context.Context, o options, env, prefix []string, rate int, args ...string) (v run, lag func(q float64) time.Duration, err error) {
@@ -85,7 +38,7 @@ func open(ctx context.Context, o options, env, prefix []string, rate int, args .
 // pace holds an open loop against its rates (criterion P7).
 func (r *results) pace(ctx context.Context, o options, s *peer.Server) error {
 	for _, rate := range []int{200, 1000, 2000} {
-		v, lag, err := open(ctx, o, nil, nil, rate, append(windows(o.window), "-m", peer.Small.Name, "-u", s.HTTP)...)
+		v, lag, err := open(ctx, o, nil, nil, rate, append(windows(longWindow), "-m", peer.Small.Name, "-u", s.HTTP)...)
 		if err != nil {
 			return err
 		}
@@ -97,7 +50,7 @@ func (r *results) pace(ctx context.Context, o options, s *peer.Server) error {
 
 // body measures with a body of 12.8 KB (criterion P10).
 func (r *results) body(ctx context.Context, o options, s *peer.Server) error {
-	args := append(windows(o.window), "-m", "body", "-u", s.HTTP)
+	args := append(windows(longWindow), "-m", "body", "-u", s.HTTP)
 	v, err := ours(ctx, o, nil, nil, append(args, "--concurrency-range", fmt.Sprint(cpuCallers))...)
 	if err != nil {
 		return err
@@ -149,7 +102,7 @@ func (r *results) oneCore(ctx context.Context, o options) error {
 	}
 	const rate = 20_000
 	v, lag, err := open(ctx, o, []string{"GOMAXPROCS=1"}, []string{"taskset", "-c", "0"}, rate,
-		append(windows(o.window), "-m", trivialModel, "-u", strings.TrimSpace(address))...)
+		append(windows(longWindow), "-m", trivialModel, "-u", strings.TrimSpace(address))...)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/csv"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"shoal/internal/load"
 	"shoal/internal/perf"
 )
 
@@ -28,7 +30,8 @@ type run struct {
 	CPU   float64 `json:"client_cpu_us"`
 	RSSMB float64 `json:"max_rss_mb"`
 
-	result *perf.Result
+	latency *load.Histogram // of all its requests; nil when the tool was not asked for it
+	result  *perf.Result
 }
 
 // execute runs a tool and returns what it printed and took.
@@ -67,18 +70,24 @@ func ours(ctx context.Context, o options, env []string, prefix []string, args ..
 	}
 	w := result.Levels[0].Merged
 	us := func(q float64) float64 { return float64(w.Latency.Quantile(q)) / 1e3 }
-	r := run{Throughput: w.Throughput(), Requests: float64(w.Requests), P50: us(0.5), P95: us(0.95), P99: us(0.99), RSSMB: rss, result: result}
+	r := run{Throughput: w.Throughput(), Requests: float64(w.Requests), P50: us(0.5), P95: us(0.95), P99: us(0.99), RSSMB: rss, latency: w.Latency, result: result}
 	r.CPU = float64(cpu.Microseconds()) / r.Requests
 	return r, nil
 }
 
 var requestCount = regexp.MustCompile(`(?m)^ {4}Request count: (\d+)$`)
 
-// theirs runs perf_analyzer.
-func theirs(ctx context.Context, o options, args ...string) (run, error) {
+// theirs runs perf_analyzer. With export it also tells of every request, which
+// costs it some.
+func theirs(ctx context.Context, o options, export bool, args ...string) (run, error) {
 	file := filepath.Join(o.work, "perf-run.csv")
 	env := []string{"LD_LIBRARY_PATH=" + filepath.Join(o.analyzer, "lib")}
 	args = append([]string{filepath.Join(o.analyzer, "perf_analyzer"), "-f", file}, args...)
+	exported := filepath.Join(o.work, "perf-run-export.json")
+	if export {
+		_ = os.Remove(exported) // it writes no file that is there
+		args = append(args, "--profile-export-file", exported)
+	}
 	out, cpu, rss, err := execute(ctx, env, args...)
 	if err != nil {
 		return run{}, err
@@ -106,6 +115,42 @@ func theirs(ctx context.Context, o options, args ...string) (run, error) {
 	if r.Requests, err = strconv.ParseFloat(count[1], 64); err != nil {
 		return run{}, err
 	}
+	if export {
+		if r.latency, err = readExport(exported); err != nil {
+			return run{}, err
+		}
+	}
 	r.CPU = float64(cpu.Microseconds()) / r.Requests
 	return r, nil
+}
+
+// readExport returns the latencies of a file that perf_analyzer wrote.
+func readExport(path string) (*load.Histogram, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var file struct {
+		Experiments []struct {
+			Requests []struct {
+				Timestamp int64
+				Responses []int64 `json:"response_timestamps"`
+			}
+		}
+	}
+	if err := json.Unmarshal(data, &file); err != nil {
+		return nil, fmt.Errorf("perf_analyzer's export: %w", err)
+	}
+	h := &load.Histogram{}
+	for _, e := range file.Experiments {
+		for _, r := range e.Requests {
+			if n := len(r.Responses); n > 0 {
+				h.Record(time.Duration(r.Responses[n-1] - r.Timestamp))
+			}
+		}
+	}
+	if h.Count() == 0 {
+		return nil, errors.New("perf_analyzer's export has no requests")
+	}
+	return h, nil
 }

@@ -16,14 +16,14 @@ type bootstrap struct {
 	slices    []slice
 	quantiles []int
 	block     int              // slices that are drawn together
-	values    []time.Duration  // the latencies that occur, rising
+	values    []float32        // the latencies that occur, rising
 	bins      [][]indexedCount // by slice
 	rng       *rand.Rand
 }
 
 type indexedCount struct {
-	index int
-	count uint64
+	index uint32
+	count uint32
 }
 
 // draws is enough that the standard deviation of the drawn figures is known
@@ -36,14 +36,15 @@ func newBootstrap(list []slice, quantiles []int) *bootstrap {
 		for _, c := range list[i].latency {
 			b.values = append(b.values, c.at)
 		}
+		slices.Sort(b.values)
+		b.values = slices.Compact(b.values)
 	}
-	slices.Sort(b.values)
-	b.values = slices.Compact(b.values)
 	b.bins = make([][]indexedCount, len(list))
 	for i := range list {
-		for _, c := range list[i].latency {
+		b.bins[i] = make([]indexedCount, len(list[i].latency))
+		for k, c := range list[i].latency {
 			at, _ := slices.BinarySearch(b.values, c.at)
-			b.bins[i] = append(b.bins[i], indexedCount{at, c.count})
+			b.bins[i][k] = indexedCount{uint32(at), c.count}
 		}
 	}
 	return b
@@ -97,7 +98,7 @@ func (b *bootstrap) draw(counts []uint64, out []float64) {
 			length, rows, sum = length+s.length, rows+s.rows, sum+s.sum
 			requests += uint64(s.requests)
 			for _, c := range b.bins[at] {
-				counts[c.index] += c.count
+				counts[c.index] += uint64(c.count)
 			}
 		}
 	}

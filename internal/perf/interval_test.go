@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"shoal/internal/load"
 	"shoal/internal/race"
@@ -118,7 +119,7 @@ func TestLongWindowsJoinTheirSlices(t *testing.T) {
 	var counted uint64
 	for i := range w.slices {
 		for _, b := range w.slices[i].latency {
-			counted += b.count
+			counted += uint64(b.count)
 		}
 	}
 	if counted != uint64(w.Requests) {
@@ -172,4 +173,25 @@ func TestThePipelineFillingIsNoWarmUp(t *testing.T) {
 			t.Errorf("got %q, %v, want no warm-up", l.Windows[0].WarmUp, err)
 		}
 	})
+}
+
+// Ten minutes of 2000 requests a second whose latencies are from 50 us to a second.
+func TestSlicesOfALongWindowStaySmall(t *testing.T) {
+	rng := rand.New(rand.NewPCG(4, 4))
+	w := &Window{Latency: &load.Histogram{}}
+	var h load.Histogram
+	for range 6000 {
+		h.Reset()
+		for range 200 {
+			h.Record(time.Duration(50e3 * math.Exp(10*rng.Float64())))
+		}
+		w.cut(tickLength, 200, 200, &h)
+	}
+	bytes := 0
+	for _, s := range w.slices[:cap(w.slices)] { // what is behind the last is in memory too
+		bytes += cap(s.latency) * int(unsafe.Sizeof(bin{}))
+	}
+	if bytes > 8<<20 {
+		t.Errorf("got %d bytes of slices, want at most 8 MiB", bytes)
+	}
 }

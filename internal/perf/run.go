@@ -254,6 +254,7 @@ func (s *Session) finish(l *Level, m *meter) {
 	l.Merged = merge(counted(windows))
 	l.Goals = checkGoals(s.settings.Goals, l.Merged)
 	l.Figures = figuresOf(&s.settings.Plan, l.Merged)
+	l.forgetSlices()
 	l.Spread = judge(&s.settings.Plan, windows).spread
 	if s.settings.Export {
 		s.keep(l, m.exported)

@@ -1,6 +1,7 @@
 package perf
 
 import (
+	"slices"
 	"time"
 
 	"shoal/internal/load"
@@ -17,15 +18,16 @@ type slice struct {
 	latency  []bin   // rising
 }
 
-// A bin is a number of latencies of about the same length.
+// A bin is a number of latencies of about the same length. It is small, since there
+// are many: a float tells the buckets of a histogram apart.
 type bin struct {
-	at    time.Duration
-	count uint64
+	at    float32 // nanoseconds
+	count uint32
 }
 
-// maxSlices bounds the slices of a window; neighbours are joined when a long
-// window has more.
-const maxSlices = 512
+// maxSlices bounds the slices of a window, and with them its memory; neighbours are
+// joined when a long window has more. Half as many are enough for an interval.
+const maxSlices = 128
 
 // cut adds a slice to the window.
 func (w *Window) cut(length time.Duration, requests, rows int64, latency *load.Histogram) {
@@ -34,12 +36,24 @@ func (w *Window) cut(length time.Duration, requests, rows int64, latency *load.H
 	}
 	s := slice{length: max(length, 0), requests: requests, rows: rows, sum: float64(latency.Mean()) * float64(latency.Count())}
 	for b := range latency.Buckets() {
-		s.latency = append(s.latency, bin{b.From, b.Count})
+		s.latency = append(s.latency, bin{float32(b.From), uint32(b.Count)})
 	}
+	s.latency = slices.Clone(s.latency) // without the room to grow
 	if len(w.slices) >= maxSlices {
 		w.slices = halved(w.slices)
 	}
 	w.slices = append(w.slices, s)
+}
+
+// forgetSlices lets go of what only the intervals of a level need: a long sweep
+// would keep it for every window of every level.
+func (l *Level) forgetSlices() {
+	for i := range l.Windows {
+		l.Windows[i].slices = nil
+	}
+	if l.Merged != nil {
+		l.Merged.slices = nil
+	}
 }
 
 // halved joins each slice with its neighbour.
@@ -51,11 +65,13 @@ func halved(list []slice) []slice {
 	if len(list)%2 == 1 {
 		joined = append(joined, list[len(list)-1])
 	}
+	clear(list[len(joined):]) // or what was joined would stay in memory
 	return joined
 }
 
 func join(a, b *slice) slice {
 	s := slice{length: a.length + b.length, requests: a.requests + b.requests, rows: a.rows + b.rows, sum: a.sum + b.sum}
+	s.latency = make([]bin, 0, len(a.latency)+len(b.latency))
 	i, j := 0, 0
 	for i < len(a.latency) || j < len(b.latency) {
 		switch {
@@ -70,5 +86,6 @@ func join(a, b *slice) slice {
 			i, j = i+1, j+1
 		}
 	}
+	s.latency = slices.Clone(s.latency)
 	return s
 }
