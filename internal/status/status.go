@@ -80,6 +80,15 @@ func Wrap(code Code, err error, msg string) error {
 	return &Error{Code: code, Public: msg, Cause: err}
 }
 
+// Prefix returns err with a text before what the client is told of it. Its code and
+// its cause stay, so that the log does not say the same twice.
+func Prefix(prefix string, err error) error {
+	if e, ok := err.(*Error); ok {
+		return &Error{Code: e.Code, Public: prefix + e.Public, Cause: e.Cause}
+	}
+	return Wrap(CodeOf(err), err, prefix+Public(err))
+}
+
 // CodeOf returns err's code: that of the first Error in its chain, else what a
 // context's error means, else Internal.
 func CodeOf(err error) Code {

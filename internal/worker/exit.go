@@ -71,9 +71,10 @@ func (e *Exit) Error() string {
 }
 
 // Lost returns the error for the clients whose batch the worker was running when
-// it ended: they are told the reason and the last line of standard error.
+// it ended: they are told the reason and the last line of standard error. It does
+// not wrap e, which the supervisor logs once and not for each of them.
 func (e *Exit) Lost() error {
-	return status.Wrap(status.Internal, e, fmt.Sprintf("model %q: worker %s ended while it ran this batch: %s", e.Model, e.Name, e.brief()))
+	return status.Errorf(status.Internal, "model %q: worker %s ended while it ran this batch: %s", e.Model, e.Name, e.brief())
 }
 
 // brief returns, in one line, what a client may see of why a worker is not there:

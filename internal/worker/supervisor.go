@@ -275,7 +275,7 @@ func (s *Supervisor[W]) unavailableLocked() error {
 	if wait := time.Until(s.machine.Resume); s.machine.State == Backoff && wait > 0 {
 		msg += fmt.Sprintf("; next start in %v", wait.Round(time.Millisecond))
 	}
-	return status.Wrap(status.Unavailable, s.last, msg)
+	return status.Errorf(status.Unavailable, "%s", msg)
 }
 
 // troubleLocked says in what state a worker is that cannot be waited for.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import itertools
 import weakref
 from typing import Any
 
@@ -48,51 +47,29 @@ for _bits in (8, 16, 32, 64):
 _NAMES = {code: name for name, code in _CODES.items()}
 
 _api = ctypes.pythonapi
-_api.PyCapsule_New.restype = ctypes.py_object
-_api.PyCapsule_New.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
 _api.PyCapsule_GetPointer.restype = ctypes.c_void_p
 _api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 _api.PyCapsule_SetName.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
-# A capsule keeps its name's address, and its destructor gets a bare pointer.
+# A capsule keeps its name's address.
 _NAME, _USED = b"dltensor", b"used_dltensor"
-_Destructor = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-_is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_IsValid", _api))
-_pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_GetPointer", _api))
-
-# What exported capsules stand on, by the number in their context, until their
-# consumer calls the deleter.
-_exported: dict[int, tuple] = {}
-_numbers = itertools.count(1)
-
-
-@_Deleter
-def _delete(managed) -> None:
-    _exported.pop(managed.contents.context, None)
-
-
-@_Destructor
-def _destroy(capsule) -> None:
-    if _is_valid(capsule, _NAME):  # nobody took it
-        address = _pointer_of(capsule, _NAME)
-        _exported.pop(ctypes.cast(address, ctypes.POINTER(_Managed)).contents.context, None)
 
 
 def export(array: np.ndarray, datatype: str) -> Any:
-    """A capsule named "dltensor" over the array's memory; the array lives until it is given up."""
-    shape = (ctypes.c_int64 * max(array.ndim, 1))(*array.shape)
-    managed = _Managed()
-    tensor = managed.tensor
-    tensor.data = array.ctypes.data
-    tensor.device = _Device(CPU, 0)
-    tensor.ndim = array.ndim
+    """A capsule named "dltensor" over the array's memory; the array lives until it is given up.
+
+    The capsule is numpy's, made for an unsigned type of the same width, and is then
+    told the real one. One of our own would end in Python code, which must not run
+    while an exception is on its way, and capsules often end just then.
+    """
     code, bits = _CODES[datatype]
-    tensor.dtype = _Type(code, bits, 1)
-    tensor.shape = ctypes.cast(shape, ctypes.POINTER(ctypes.c_int64))
-    managed.context = number = next(_numbers)
-    managed.deleter = _delete
-    _exported[number] = (array, shape, managed)
-    return _api.PyCapsule_New(ctypes.addressof(managed), _NAME, ctypes.cast(_destroy, ctypes.c_void_p))
+    carrier = array.view(f"u{bits // 8}")
+    if not carrier.flags.writeable:
+        carrier = carrier.copy()  # numpy exports no others
+    capsule = carrier.__dlpack__()
+    managed = ctypes.cast(_api.PyCapsule_GetPointer(capsule, _NAME), ctypes.POINTER(_Managed))
+    managed.contents.tensor.dtype = _Type(code, bits, 1)
+    return capsule
 
 
 class NotContiguous(ValueError):
@@ -141,6 +118,8 @@ def _release(managed) -> None:
 
 
 def _contiguous(shape: tuple[int, ...], strides: list[int]) -> bool:
+    if 0 in shape:
+        return True
     step = 1
     for size, stride in zip(reversed(shape), reversed(strides)):
         if size != 1 and stride != step:

@@ -63,6 +63,11 @@ class TritonPythonModel:
             os.closerange(3, 4096)
         if act == "sleep":
             time.sleep(0.3)
+        if act.startswith("hold "):
+            gate = act.removeprefix("hold ")
+            open(f"{gate}.{os.getpid()}", "w").close()
+            while not os.path.exists(gate):
+                time.sleep(0.01)
         if act in ("few", "many"):
             return act
         if act == "none":
@@ -120,6 +125,11 @@ def ask(server: Server, act: str = "", value: float = 1, model: str = "breakable
 
 def read(result) -> tuple[float, int]:
     return float(result.as_numpy("NEXT")[0, 0]), int(result.as_numpy("PID")[0, 0])
+
+
+def held(gate: pathlib.Path) -> int:
+    """How many workers have been told to hold until the gate is there."""
+    return len(list(gate.parent.glob(f"{gate.name}.*")))
 
 
 def alive(pid: int) -> bool:

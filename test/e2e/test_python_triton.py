@@ -39,7 +39,7 @@ def said(server, act: str, **more) -> dict:
 
 
 # Shoal holds what a model gives against its configuration; Triton hands it on.
-STRICTER = ("wrong_type", "wrong_rank")
+STRICTER = ("wrong_type",)
 
 
 @pytest.mark.parametrize("act", sorted(a for a in RECORDED if "error" in RECORDED[a]))
@@ -73,8 +73,8 @@ def test_answers_are_those_of_a_real_server(server, act):
 
 
 @pytest.mark.parametrize("act", STRICTER)
-def test_an_output_that_is_not_what_the_configuration_says_is_refused(server, act):
-    with pytest.raises(InferenceServerException, match=r"output 'Y' has (data type TYPE_INT64, want TYPE_FP32|shape \[2,2\], want \[-1\])"):
+def test_an_output_of_another_kind_than_the_configuration_says_is_refused(server, act):
+    with pytest.raises(InferenceServerException, match=r"output 'Y' has data type TYPE_INT64, want TYPE_FP32"):
         ask(server, act)
 
 
@@ -128,6 +128,11 @@ def test_dlpack_and_responses_say_what_they_hold(server):
     got = said(server, "tells_response")
     assert json.loads(got["parameters"]) == {"a": 1, "b": "x", "c": True}
     assert (got["has_error"], got["message"], got["names"], got["got"]) == ([False, True], "m", ["Y", "Z"], "Y")
+
+
+def test_an_exception_that_ends_a_capsule_is_the_one_that_is_told(server):
+    with pytest.raises(InferenceServerException, match="KeyError: 'the capsule ends with this frame'"):
+        ask(server, "dlpack_dropped")
 
 
 def test_the_log_has_what_the_model_logs_and_prints(server):

@@ -286,5 +286,5 @@ func (l *link) deathAtStart() error {
 	if len(exit.Stderr) > 0 {
 		msg += "; the end of its stderr:\n" + strings.Join(exit.Stderr, "\n")
 	}
-	return status.Wrap(status.Internal, err, msg)
+	return status.Errorf(status.Internal, "%s", msg)
 }

@@ -3,7 +3,6 @@ package python
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 
@@ -190,5 +189,5 @@ func (m *loaded) Close() error {
 
 // forModel puts the model's name in front of a public error.
 func forModel(name string, err error) error {
-	return status.Wrap(status.CodeOf(err), err, fmt.Sprintf("model '%s': %s", name, status.Public(err)))
+	return status.Prefix("model '"+name+"': ", err)
 }

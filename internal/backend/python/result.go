@@ -181,13 +181,16 @@ type outputRecord struct {
 }
 
 // output reads one output of requests that have so many rows. An output that is
-// not what the configuration says fails them and no others.
+// not what the configuration says fails them and no others. Where it is that of
+// one request, and differs only in a type's width or in how the same number of
+// elements is laid out, it is handed on as it is: models written for Triton, which
+// looks at neither, rely on it.
 func (rd *reader) output(part []*infer.Request, rows int) error {
 	o, err := rd.record()
 	if err != nil {
 		return err
 	}
-	if o.typ != o.port.Type {
+	if o.typ != o.port.Type && (len(part) > 1 || !sameKind(o.typ, o.port.Type)) {
 		fail(part, status.Errorf(status.Internal, "model '%s': output '%s' has data type %s, want %s; the model's code or the data_type in its configuration is wrong",
 			rd.model.sig.Name, o.port.Name, o.typ.ConfigName(), o.port.Type.ConfigName()))
 		return nil
@@ -203,6 +206,9 @@ func (rd *reader) output(part []*infer.Request, rows int) error {
 	}
 	var room [maxRank]int64
 	shape, err := o.port.clientShape(room[:0], o.shape, rows)
+	if err != nil && len(part) == 1 && o.port.holds(o.shape, rows) {
+		shape, err = o.shape, nil
+	}
 	if err != nil {
 		fail(part, forModel(rd.model.sig.Name, err))
 		return nil
@@ -318,7 +324,7 @@ func (rd *reader) hand(o *outputRecord, part []*infer.Request, shape tensor.Shap
 		out := r.Response.AddOutput()
 		out.Name, out.Type, out.Index, out.Data = o.port.Name, o.typ, o.index, mine
 		out.Shape = append(out.Shape[:0], shape...)
-		if o.port.batched {
+		if len(part) > 1 {
 			out.Shape[0] = int64(r.Rows)
 		}
 	}

@@ -106,8 +106,8 @@ func FuzzResult(f *testing.F) {
 
 func checkOutput(t *testing.T, n int, r *infer.Request, out *infer.Output) {
 	t.Helper()
-	if out.Shape[0] != int64(r.Rows) {
-		t.Errorf("request %d: output %s has shape %s, want %d rows", n, out.Name, out.Shape, r.Rows)
+	if elements, ok := out.Shape.Elements(); !ok || elements%int64(r.Rows) != 0 {
+		t.Errorf("request %d: output %s has shape %s, want elements for %d rows", n, out.Name, out.Shape, r.Rows)
 	}
 	if out.Type == tensor.Bytes {
 		elements, _ := out.Shape.Elements()
@@ -118,6 +118,58 @@ func checkOutput(t *testing.T, n int, r *infer.Request, out *infer.Output) {
 	}
 	if want, ok := out.Shape.Bytes(out.Type); !ok || want != int64(len(out.Data)) {
 		t.Errorf("request %d: output %s of shape %s has %d bytes, want %d", n, out.Name, out.Shape, len(out.Data), want)
+	}
+}
+
+// A model written for Triton may give an output another type or shape than its
+// configuration has, as long as it is the same kind and number of elements.
+func TestResultHandsOnWhatIsNearTheConfiguration(t *testing.T) {
+	cases := []struct {
+		name   string
+		index  uint16
+		typ    tensor.Type
+		shape  tensor.Shape
+		bytes  uint64
+		refuse bool
+	}{
+		{"as configured", 0, tensor.FP32, tensor.Shape{2, 2}, 16, false},
+		{"wider", 0, tensor.FP64, tensor.Shape{2, 2}, 32, false},
+		{"narrower", 0, tensor.FP16, tensor.Shape{2, 2}, 8, false},
+		{"flat", 0, tensor.FP32, tensor.Shape{4}, 16, false},
+		{"with a dimension more", 0, tensor.FP32, tensor.Shape{2, 1, 2}, 16, false},
+		{"with rows elsewhere", 0, tensor.FP32, tensor.Shape{1, 4}, 16, false},
+		{"variable and flat", 1, tensor.Int8, tensor.Shape{6}, 6, false},
+		{"unsigned", 1, tensor.Uint16, tensor.Shape{2, 1, 1}, 4, false},
+		{"of another kind", 0, tensor.Int32, tensor.Shape{2, 2}, 16, true},
+		{"truth for numbers", 1, tensor.Bool, tensor.Shape{2, 1, 1}, 2, true},
+		{"larger", 0, tensor.FP32, tensor.Shape{2, 3}, 24, true},
+		{"a row more", 0, tensor.FP32, tensor.Shape{3, 2}, 24, true},
+		{"variable and not for all rows", 1, tensor.Int8, tensor.Shape{5}, 5, true},
+		{"empty where it may not be", 0, tensor.FP32, tensor.Shape{0}, 0, true},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			r := infer.NewRequest()
+			defer r.Release()
+			r.Rows = 2
+			table := appendOutput(appendAnswer(nil, 0, answerOutputs, 0, 1, 0), c.index, c.typ, headSize, c.bytes, c.shape...)
+			rd := &reader{model: resultModel(), limit: 1 << 20}
+			if err := rd.read(plainSlot(9, 1, make([]byte, 32), table), 9, []*infer.Request{r}, 2); err != nil {
+				t.Fatal(err)
+			}
+			if c.refuse {
+				if r.Err == nil {
+					t.Errorf("got outputs %v, want an error", r.Response.Outputs)
+				}
+				return
+			}
+			if r.Err != nil || len(r.Response.Outputs) != 1 {
+				t.Fatalf("got error %v and %d outputs, want one output", r.Err, len(r.Response.Outputs))
+			}
+			if out := r.Response.Outputs[0]; out.Type != c.typ || !out.Shape.Equal(c.shape) {
+				t.Errorf("got %s of shape %s, want %s of %s", out.Type, out.Shape, c.typ, c.shape)
+			}
+		})
 	}
 }
 

@@ -201,6 +201,13 @@ class TritonPythonModel:
     def dlpack_strings(self, requests):
         pb_utils.get_input_tensor_by_name(requests[0], "ACT").to_dlpack()
 
+    def dlpack_dropped(self, requests):
+        x = pb_utils.get_input_tensor_by_name(requests[0], "X")
+        raise self.reason(x.to_dlpack())
+
+    def reason(self, capsule):
+        raise KeyError("the capsule ends with this frame")
+
     def dlpack_strided(self, requests):
         pb_utils.Tensor.from_dlpack("Y", np.arange(12, dtype=np.float32).reshape(3, 4).T)
 
