@@ -7,7 +7,9 @@ that `python test/e2e/write_peer_repository.py DIR` writes.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import pathlib
 
 import pytest
@@ -100,14 +102,26 @@ def serve(repository):
 
 @pytest.fixture(scope="module")
 def shared_stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
-    """A server with the models that the test's file lists as MODELS."""
-    repository = models.write(tmp_path_factory.mktemp("repository"), *request.module.MODELS)
-    with Server("--model-repository", repository, *PORTS, *LOOPBACK) as server:
-        server.wait_ready()
-        made = stages.Stage(server)
-        yield made
-        made.close()
-        assert server.process.poll() is None, f"the server died:\n{server.log}"
+    """A server with the models that the test's file lists as MODELS, and, when a test asks for it, one with slower ones."""
+    with contextlib.ExitStack() as stack:
+
+        def start(wanted: list[models.Model], **more) -> stages.Stage:
+            repository = models.write(tmp_path_factory.mktemp("repository"), *wanted)
+            server = stack.enter_context(Server("--model-repository", repository, *PORTS, *LOOPBACK))
+            made = stages.Stage(server.wait_ready(), **more)
+            stack.callback(end, made)
+            return made
+
+        @functools.cache
+        def slower() -> stages.Stage:
+            return start([models.slower(m, stages.SLOWER) for m in request.module.MODELS])
+
+        yield start(request.module.MODELS, slower=slower)
+
+
+def end(made: stages.Stage) -> None:
+    made.close()
+    assert made.server.process.poll() is None, f"the server died:\n{made.server.log}"
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+import re
 
 import ml_dtypes
 import numpy as np
@@ -168,6 +169,12 @@ def slow(name: str, delay_ms: int, count: int = 1, **more) -> Model:
         peer=f"sleep {delay_ms}",
         **more,
     )
+
+
+def slower(model: Model, times: int) -> Model:
+    """The model with executions that sleep so many times as long."""
+    longer = re.sub(r'(key: "execute_delay_ms" value { string_value: ")(\d+)', lambda m: m[1] + str(int(m[2]) * times), model.extra)
+    return dataclasses.replace(model, extra=longer)
 
 
 def with_extra(model: Model, extra: str) -> Model:

@@ -12,7 +12,6 @@ import os
 import pathlib
 import re
 import shlex
-import shutil
 import subprocess
 
 import pytest
@@ -20,6 +19,7 @@ import pytest
 import clients
 import models
 import server
+import tools
 
 GOLDEN = pathlib.Path(__file__).parent / "testdata" / "curl"
 
@@ -172,9 +172,9 @@ def families(text: str) -> str:
     return "\n".join(kept) + "\n"
 
 
-@pytest.mark.skipif(not shutil.which("curl") and "CI" not in os.environ, reason="curl is not installed")
 def test_every_route_answers_as_recorded(running):
     """One test for all, because the counters depend on the order."""
+    tools.need("curl")
     wrong = []
     for name, case in CASES.items():
         got = transcript(case, running.address(case.port))

@@ -16,6 +16,7 @@ import clients
 import graphs
 import models
 import server
+import tools
 
 GRAPH = graphs.add_sub(TensorProto.FLOAT, TensorProto.FLOAT, ["batch", 16])
 REQUEST = {"inputs": [{"name": "INPUT0", "shape": [1], "datatype": "FP32", "data": [1]}]}
@@ -132,13 +133,7 @@ def test_compressed_grpc_answers(serve):
 
 
 def test_grpc_over_tls(serve, tmp_path):
-    key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
-    command += ["-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(cert)]
-    try:
-        subprocess.run(command, check=True, capture_output=True)
-    except FileNotFoundError:
-        pytest.skip("openssl is not installed")
+    key, cert = tools.certificate(tmp_path)
     flags = ("--grpc-use-ssl=true", f"--grpc-server-cert={cert}", f"--grpc-server-key={key}")
     running = serve(*flags, wanted=(models.simple(),)).wait_ready()
     address = running.grpc.replace("127.0.0.1", "localhost")

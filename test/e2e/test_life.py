@@ -120,7 +120,7 @@ def refused(http: str) -> bool:
 
 
 def test_grpc_calls_in_flight_are_answered_after_sigterm(serve):
-    running = serve(wanted=(models.slow("slow", 300),)).wait_ready()
+    running = serve(wanted=(models.slow("slow", 1000),)).wait_ready()
     inputs = [clients.tensor(tritonclient.grpc, "INPUT0", "FP32", np.ones(1, np.float32))]
     with tritonclient.grpc.InferenceServerClient(running.grpc) as client, futures.ThreadPoolExecutor(2) as pool:
         calls = [pool.submit(client.infer, "slow", inputs) for _ in range(2)]

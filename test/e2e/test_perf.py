@@ -4,7 +4,6 @@ import csv
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 
@@ -14,6 +13,7 @@ from onnx import TensorProto, helper
 import graphs
 import models
 import server
+import tools
 
 # The commands of Triton's tutorial on batching, as they are written there. Tests add where the
 # server listens and short windows that need not agree: the machine they run on is not quiet.
@@ -175,12 +175,7 @@ def test_an_open_loop_keeps_its_rate_and_says_where_latency_begins(target, perf)
 
 
 def test_grpc_over_tls(serve, perf, tmp_path):
-    key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
-    command += ["-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(cert)]
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed")
-    subprocess.run(command, check=True, capture_output=True)
+    key, cert = tools.certificate(tmp_path)
     target = serve("--grpc-use-ssl=true", f"--grpc-server-cert={cert}", f"--grpc-server-key={key}", wanted=(models.simple(),)).wait_ready()
     address = "localhost:" + target.grpc.rsplit(":", 1)[1]
     trusted = ("--ssl-grpc-use-ssl", "--ssl-grpc-root-certifications-file", cert)

@@ -4,7 +4,6 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import signal
 import socket
 import ssl
@@ -14,6 +13,7 @@ import threading
 import pytest
 
 import models
+import tools
 from test_perf import QUICK, perf, tool  # noqa: F401 - fixtures
 
 SEQUENCES = "sequence_batching { oldest { max_candidate_sequences: 16 } }\n"
@@ -96,8 +96,7 @@ def test_growing_load_is_exported(target, perf, tmp_path):  # noqa: F811
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory):
     """An authority, a server's certificate for localhost and a client's, in PEM and DER."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed")
+    tools.need("openssl")
     folder = tmp_path_factory.mktemp("tls")
 
     def openssl(*args: object):

@@ -143,9 +143,13 @@ def test_a_missing_binary_is_told(monkeypatch):
 
 
 SCRIPT = """
+import signal
 import sys
 sys.path.insert(0, {package!r})
 import shoal
+
+# A shell's background jobs ignore Ctrl-C, and so would what they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def same(x):
     return x
@@ -162,9 +166,7 @@ if __name__ == "__main__":
 
 def script(tmp_path, then: str) -> tuple[subprocess.Popen, int]:
     (tmp_path / "script.py").write_text(SCRIPT.format(package=str(pymodels.PACKAGE), then=then))
-    # A shell's background jobs ignore Ctrl-C, and so would what they start.
-    heed = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731
-    process = subprocess.Popen([sys.executable, str(tmp_path / "script.py")], stdout=subprocess.PIPE, text=True, preexec_fn=heed)
+    process = subprocess.Popen([sys.executable, str(tmp_path / "script.py")], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     value, pid = process.stdout.readline().split()
     assert value == "1.5"

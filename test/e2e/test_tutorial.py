@@ -16,6 +16,7 @@ import typing
 
 import pytest
 
+import tools
 from server import ROOT, environment, free_port
 
 PAGE = ROOT / "docs" / "tutorial-batching.md"
@@ -126,6 +127,7 @@ class Walk:
 
 @pytest.fixture(scope="module")
 def walk(tmp_path_factory: pytest.TempPathFactory):
+    tools.need("curl")
     walk = Walk(tmp_path_factory.mktemp("tutorial"))
     yield walk
     walk.close()
