@@ -159,9 +159,16 @@ func validateEnsemble(p *problems, cfg *modelpb.ModelConfig) {
 	}
 }
 
+// maxInstances is the largest count of a group. Each instance has memory of its
+// own, so a number with a few digits too many would take the machine's.
+const maxInstances = 4096
+
 func validateGroups(p *problems, cfg *modelpb.ModelConfig, opt NormalizeOptions) {
 	for _, g := range cfg.InstanceGroup {
 		prefix := fmt.Sprintf("instance group %s of model %s", g.Name, cfg.Name)
+		if g.Count > maxInstances {
+			p.add("%s has count %d, must be <= %d", prefix, g.Count, maxInstances)
+		}
 		switch g.Kind {
 		case modelpb.ModelInstanceGroup_KIND_GPU:
 			validateGPUs(p, prefix, g, opt)

@@ -24,6 +24,7 @@ func TestValidate(t *testing.T) {
 		{"no default priority", onnx + `dynamic_batching { priority_levels: 3 }`, "default priority level must be in range [1, 3] for m"},
 		{"a default priority that is too large", onnx + `dynamic_batching { priority_levels: 3 default_priority_level: 4 }`, "default priority level must be in range [1, 3] for m"},
 		{"a policy for a level that is not there", onnx + `dynamic_batching { priority_levels: 3 default_priority_level: 1 priority_queue_policy { key: 4 } }`, "priority queue policy must have priority level in range [1, 3] for m"},
+		{"more instances than memory", onnx + `instance_group { count: 2147483647 kind: KIND_CPU }`, "instance group m_0 of model m has count 2147483647, must be <= 4096"},
 		{"order and priorities", onnx + `dynamic_batching { preserve_ordering: true priority_levels: 2 default_priority_level: 1 }`, "Only one priority level is allowed when 'preserve_ordering' is true for m"},
 		{"order and delay by default", onnx + `dynamic_batching { preserve_ordering: true default_queue_policy { timeout_action: DELAY default_timeout_microseconds: 1 } }`, "Queue policy can not have DELAY as timeout action when 'preserve_ordering' is true for m"},
 		{"order and delay of a level", onnx + `dynamic_batching { preserve_ordering: true priority_queue_policy { key: 1 value { timeout_action: DELAY default_timeout_microseconds: 1 } } }`, "Queue policy can not have DELAY as timeout action when 'preserve_ordering' is true for m"},

@@ -100,6 +100,11 @@ type BatcherConfig struct {
 	// priority.
 	Levels       []QueuePolicy
 	DefaultLevel int
+	// Priorities are the first priorities of the levels, ascending from 1, and
+	// MaxPriority is the last one of all; without them there are as many
+	// priorities as levels.
+	Priorities  []uint64
+	MaxPriority uint64
 	// Hold keeps the first requests in the queue until there are so many, for
 	// tests that want to find them together.
 	Hold int
@@ -121,7 +126,7 @@ func startBatcher(cfg BatcherConfig, instances []backend.Instance, record Record
 	}
 	b.plain = b.prefetch && cfg.Policy.plain() && !b.match.compares()
 	b.door.newest.Store(shut)
-	b.queue.defaultLevel, b.hold = cfg.DefaultLevel, cfg.Hold
+	b.queue.priorities, b.queue.defaultLevel, b.hold = newPriorities(&cfg), cfg.DefaultLevel, cfg.Hold
 	for _, p := range cfg.Levels {
 		b.queue.levels = append(b.queue.levels, level{policy: p, refusal: b.fullQueue(noID, &p)})
 	}

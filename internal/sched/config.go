@@ -19,17 +19,44 @@ func NewBatcherConfig(cfg *modelpb.ModelConfig, sig *model.Signature) BatcherCon
 		NoGather:      !model.Gathers(cfg),
 		Signature:     sig,
 	}
-	for n := range max(1, db.GetPriorityLevels()) {
-		policy := db.GetPriorityQueuePolicy()[n+1]
-		if policy == nil || db.GetPriorityLevels() == 0 {
+	if db.GetPriorityLevels() == 0 {
+		c.Levels = []QueuePolicy{queuePolicy(db.GetDefaultQueuePolicy())}
+		return c
+	}
+	c.Priorities = firstPriorities(db)
+	for _, p := range c.Priorities {
+		policy := db.GetPriorityQueuePolicy()[p]
+		if policy == nil {
 			policy = db.GetDefaultQueuePolicy()
 		}
 		c.Levels = append(c.Levels, queuePolicy(policy))
 	}
-	if db.GetPriorityLevels() > 0 {
-		c.DefaultLevel = int(db.GetDefaultPriorityLevel()) - 1
-	}
+	c.MaxPriority = db.GetPriorityLevels()
+	c.DefaultLevel, _ = slices.BinarySearch(c.Priorities, db.GetDefaultPriorityLevel())
 	return c
+}
+
+// firstPriorities returns the first priority of each level. A configuration may ask
+// for 2^64 levels: beyond the first ones, those that it says nothing of share
+// one with their neighbours.
+func firstPriorities(db *modelpb.ModelDynamicBatching) []uint64 {
+	const apart = 1024
+	most := db.GetPriorityLevels()
+	var list []uint64
+	for p := range min(most, apart+1) { // the last of them begins those that share
+		list = append(list, p+1)
+	}
+	add := func(p uint64) {
+		if list = append(list, p); p < most {
+			list = append(list, p+1) // its neighbours are not of its level
+		}
+	}
+	add(db.GetDefaultPriorityLevel())
+	for p := range db.GetPriorityQueuePolicy() {
+		add(p)
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
 }
 
 // preferredSizes returns the sizes in ascending order, each once. A model

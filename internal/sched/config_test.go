@@ -37,7 +37,7 @@ func TestNewBatcherConfig(t *testing.T) {
 			  default_queue_policy { timeout_action: DELAY default_timeout_microseconds: 5 allow_timeout_override: true }
 			  priority_queue_policy { key: 1 value { max_queue_size: 7 } } }`,
 			BatcherConfig{
-				Policy: Policy{MaxRows: 4, Preferred: []int{4}}, DefaultLevel: 1,
+				Policy: Policy{MaxRows: 4, Preferred: []int{4}}, DefaultLevel: 1, Priorities: []uint64{1, 2, 3}, MaxPriority: 3,
 				Levels: []QueuePolicy{
 					{MaxSize: 7},
 					{Timeout: 5 * time.Microsecond, Override: true, Delay: true},
@@ -62,5 +62,38 @@ func TestNewBatcherConfig(t *testing.T) {
 				t.Errorf("configuration (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestPrioritiesBeyondCountShareLevelsInOrder(t *testing.T) {
+	cfg := new(modelpb.ModelConfig)
+	text := `max_batch_size: 4 dynamic_batching { preferred_batch_size: 4 priority_levels: 18446744073709551615 default_priority_level: 5000
+	  priority_queue_policy { key: 18446744073709551615 value { max_queue_size: 7 } } }`
+	if err := prototext.Unmarshal([]byte(text), cfg); err != nil {
+		t.Fatal(err)
+	}
+	c := NewBatcherConfig(cfg, model.NewSignature(cfg))
+	q := queue{priorities: newPriorities(&c), levels: make([]level, len(c.Levels)), defaultLevel: c.DefaultLevel}
+	if n := len(c.Levels); n > 2000 {
+		t.Fatalf("got %d levels, want few", n)
+	}
+	// Of priorities that have a level for themselves, or that are on two sides of
+	// one, the greater is the less urgent.
+	last := -1
+	for _, p := range []uint64{1, 2, 1023, 1024, 1025, 5000, 5001, 18446744073709551615} {
+		if got := q.level(p); got <= last {
+			t.Errorf("priority %d: got level %d, want one after %d", p, got, last)
+		} else {
+			last = got
+		}
+	}
+	if got, want := q.level(0), q.level(5000); got != want {
+		t.Errorf("no priority: got level %d, want that of the default, %d", got, want)
+	}
+	if got := c.Levels[q.level(18446744073709551615)].MaxSize; got != 7 {
+		t.Errorf("the last priority: got max size %d, want its own, 7", got)
+	}
+	if got := c.Levels[q.level(6000)].MaxSize; got != 0 {
+		t.Errorf("a priority without a policy: got max size %d, want the default, 0", got)
 	}
 }

@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"slices"
 	"time"
 
 	"shoal/internal/infer"
@@ -157,15 +158,37 @@ func (l *level) expire(now time.Time, reject func(*call)) {
 // A queue holds the requests that are in no batch yet, by priority.
 type queue struct {
 	levels       []level // the most urgent first; at least one
+	priorities
 	defaultLevel int
+}
+
+// priorities say which level a priority belongs to.
+type priorities struct {
+	first []uint64 // of each level
+	last  uint64   // of all
+}
+
+func newPriorities(cfg *BatcherConfig) priorities {
+	p := priorities{cfg.Priorities, cfg.MaxPriority}
+	if p.first == nil {
+		p.last = uint64(len(cfg.Levels))
+		for i := range p.last {
+			p.first = append(p.first, i+1)
+		}
+	}
+	return p
 }
 
 // level returns the level of a request's priority, where 1 is the first.
 func (q *queue) level(priority uint64) int {
-	if len(q.levels) == 1 || priority == 0 || priority > uint64(len(q.levels)) {
+	if len(q.levels) == 1 || priority == 0 || priority > q.last {
 		return q.defaultLevel
 	}
-	return int(priority - 1)
+	i, found := slices.BinarySearch(q.first, priority)
+	if !found {
+		i-- // between two
+	}
+	return i
 }
 
 func (q *queue) empty() bool {
