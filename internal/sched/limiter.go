@@ -59,8 +59,13 @@ func (l *Limits) of(r Resource) (n int, set bool) {
 	if n, set = l.on[r]; set {
 		return n, set
 	}
-	n, set = l.all[r.Name]
-	return n, set
+	if n, set = l.all[r.Name]; set || r.Device == Everywhere {
+		return n, set
+	}
+	for other := range l.on { // what is said to be on other devices is not on this one
+		set = set || other.Name == r.Name
+	}
+	return 0, set
 }
 
 // A Ticket is an instance's right to ask for its resources. It belongs to one
@@ -109,7 +114,7 @@ func (l *Limiter) Join(cfg *modelpb.ModelRateLimiter, device int) (*Ticket, erro
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for r, n := range t.needs {
-		if err := l.checkLocked(r, n); err != nil {
+		if err := l.checkLocked(t, r, n); err != nil {
 			return nil, err
 		}
 	}
@@ -118,14 +123,14 @@ func (l *Limiter) Join(cfg *modelpb.ModelRateLimiter, device int) (*Ticket, erro
 	return t, nil
 }
 
-// checkLocked says why an instance cannot need n of a resource.
-func (l *Limiter) checkLocked(r Resource, n int) error {
+// checkLocked says why an instance with t cannot need n of a resource.
+func (l *Limiter) checkLocked(t *Ticket, r Resource, n int) error {
 	if limit, set := l.limits.of(r); set && limit < n {
 		return status.Errorf(status.InvalidArgument, "Resource count for %q is limited to %d which will prevent scheduling of one or more model instances, the minimum required count is %d; raise it with --rate-limit-resource",
 			r.Name, limit, n)
 	}
-	for _, t := range l.tickets {
-		for other := range t.needs {
+	for _, o := range append(slices.Clone(l.tickets), t) {
+		for other := range o.needs {
 			if other.Name == r.Name && (other.Device == Everywhere) != (r.Device == Everywhere) {
 				return status.Errorf(status.InvalidArgument, "Resource %q is present as both global and device-specific resource in the model configuration.", r.Name)
 			}

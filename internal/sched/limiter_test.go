@@ -170,15 +170,19 @@ func TestLimiterForgetsOneThatStopsWaiting(t *testing.T) {
 func TestLimiterRefusesWhatCouldNeverRun(t *testing.T) {
 	var limits Limits
 	limits.Set("R", 2)
-	l := NewLimiter(limits)
-	_, err := l.Join(limiterConfig(t, `resources { name: "R" count: 3 }`), 0)
-	if want := `Resource count for "R" is limited to 2 which will prevent scheduling of one or more model instances, the minimum required count is 3`; err == nil || !strings.HasPrefix(err.Error(), want) {
-		t.Errorf("got %v, want %s", err, want)
-	}
-	join(t, l, 0, `resources { name: "G" global: true count: 1 }`)
-	_, err = l.Join(limiterConfig(t, `resources { name: "G" count: 1 }`), 0)
-	if want := `Resource "G" is present as both global and device-specific resource in the model configuration.`; err == nil || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
+	limits.SetOn("D", 1, 5)
+	both := `Resource "G" is present as both global and device-specific resource in the model configuration.`
+	for _, c := range []struct{ name, needs, want string }{
+		{"more than there is", `resources { name: "R" count: 3 }`, `Resource count for "R" is limited to 2 which will prevent scheduling of one or more model instances, the minimum required count is 3`},
+		{"on a device that has none", `resources { name: "D" count: 1 }`, `Resource count for "D" is limited to 0 which will prevent scheduling of one or more model instances, the minimum required count is 1`},
+		{"global for another instance", `resources { name: "G" count: 1 }`, both},
+		{"both at once", `resources { name: "H" count: 1 } resources { name: "H" global: true count: 1 }`, strings.ReplaceAll(both, "G", "H")},
+	} {
+		l := NewLimiter(limits)
+		join(t, l, 0, `resources { name: "G" global: true count: 1 }`)
+		if _, err := l.Join(limiterConfig(t, c.needs), 0); err == nil || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want %s", c.name, err, c.want)
+		}
 	}
 }
 

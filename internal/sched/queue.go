@@ -157,7 +157,7 @@ func (l *level) expire(now time.Time, reject func(*call)) {
 
 // A queue holds the requests that are in no batch yet, by priority.
 type queue struct {
-	levels       []level // the most urgent first; at least one
+	levels []level // the most urgent first; at least one
 	priorities
 	defaultLevel int
 }
