@@ -250,6 +250,7 @@ func TestOneBadModelDoesNotHideTheOthers(t *testing.T) {
 		{"an unknown backend", map[string]string{"bad/config.pbtxt": strings.Replace(oneInput, "identity", "nosuch", 1), "bad/1/": ""}, "unable to find backend 'nosuch' for model 'bad'; this server has: identity"},
 		{"a label file that is not there", map[string]string{"bad/config.pbtxt": twoInputs, "bad/1/": ""}, "labels.txt"},
 		{"a GPU without one", map[string]string{"bad/config.pbtxt": oneInput + "instance_group { kind: KIND_GPU }", "bad/1/": ""}, "has kind KIND_GPU but no GPUs are available"},
+		{"nobody to run it", map[string]string{"bad/config.pbtxt": oneInput + "instance_group { kind: KIND_CPU passive: true }", "bad/1/": ""}, "every instance group of model 'bad' is passive"},
 		{"a backend that refuses it", map[string]string{"bad/config.pbtxt": strings.Replace(oneInput, `"OUTPUT0"`, `"WRONG"`, 1), "bad/1/": ""}, "Invalid argument: model 'bad': the identity backend has outputs OUTPUTn"},
 	}
 	for _, tt := range tests {
@@ -321,6 +322,22 @@ func TestInstancesFollowTheGroups(t *testing.T) {
 	}
 	if len(v.instances) != 3 {
 		t.Errorf("got %d instances, want 3", len(v.instances))
+	}
+}
+
+func TestPassiveInstancesAreThereAndGetNoWork(t *testing.T) {
+	e := start(t, repo(t, map[string]string{
+		"m/config.pbtxt": oneInput + `instance_group [ { count: 2 kind: KIND_CPU passive: true }, { count: 1 kind: KIND_CPU } ]`, "m/1/": "",
+	}))
+	v, err := e.Version("m", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(v.instances) != 3 || len(v.active) != 1 || v.active[0] != v.instances[2] {
+		t.Errorf("got %d instances of which %d are given work, want 3 and only the last", len(v.instances), len(v.active))
+	}
+	if got := v.snapshot().Instances; got != 1 {
+		t.Errorf("got %d instances in the statistics, want 1", got)
 	}
 }
 

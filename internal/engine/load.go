@@ -171,6 +171,10 @@ func (e *Engine) open(ctx context.Context, src repository.Entry, n int64, cfg *m
 			return nil, err
 		}
 		v.instances = append(v.instances, in)
+		if p.Group.GetPassive() {
+			continue
+		}
+		v.active = append(v.active, in)
 		if e.opt.Limiter == nil {
 			continue
 		}
@@ -179,10 +183,13 @@ func (e *Engine) open(ctx context.Context, src repository.Entry, n int64, cfg *m
 			return nil, err
 		}
 		v.tickets = append(v.tickets, ticket)
-		v.instances[len(v.instances)-1] = &sched.Limited{Instance: in, Ticket: ticket}
+		v.active[len(v.active)-1] = &sched.Limited{Instance: in, Ticket: ticket}
+	}
+	if len(v.active) == 0 {
+		return nil, status.Errorf(status.InvalidArgument, "every instance group of model '%s' is passive, so that nothing would run its requests; take passive from one", src.Name)
 	}
 	v.refs.Store(1)
-	if v.sched, err = e.startScheduler(cfg, sig, v.instances, &v.stats); err != nil {
+	if v.sched, err = e.startScheduler(cfg, sig, v.active, &v.stats); err != nil {
 		return nil, err
 	}
 	v.loaded = time.Now()

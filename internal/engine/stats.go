@@ -193,7 +193,7 @@ func (v *Version) snapshot() Statistics {
 		Fail:     Duration{s.fail.Load(), s.failNs.Load()},
 		Failures: make(map[string]uint64, failCount),
 		Pending:  s.pending.Load(), Refused: s.refused.Load(),
-		Instances: len(v.instances), Busy: int(s.busy.Load()), Loaded: v.loaded, LoadDuration: v.loadDuration,
+		Instances: len(v.active), Busy: int(s.busy.Load()), Loaded: v.loaded, LoadDuration: v.loadDuration,
 	}
 	computed := s.computed.Load()
 	out.ComputeInput = Duration{computed, s.inputNs.Load()}
@@ -226,9 +226,6 @@ func (v *Version) snapshot() Statistics {
 // workers tells how the processes behind the instances are doing.
 func (v *Version) workers() (list []backend.Worker) {
 	for _, in := range v.instances {
-		if l, ok := in.(*sched.Limited); ok {
-			in = l.Instance
-		}
 		if w, ok := in.(backend.Supervised); ok {
 			list = append(list, w.Worker())
 		}

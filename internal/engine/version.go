@@ -24,6 +24,7 @@ type Version struct {
 	sig       *model.Signature
 	model     backend.Model
 	instances []backend.Instance
+	active    []backend.Instance // those that are given work, behind what limits them
 	tickets   []*sched.Ticket
 	sched     sched.Scheduler
 	decoupled bool

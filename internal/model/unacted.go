@@ -24,7 +24,6 @@ var unacted = []string{
 
 	"instance_group.secondary_devices",
 	"instance_group.profile",
-	"instance_group.passive",
 	"instance_group.host_policy",
 
 	"cc_model_filenames",

@@ -20,7 +20,7 @@ func TestUnactedNamesWhatIsSet(t *testing.T) {
 		{"a message", `sequence_batching { }`, []string{"sequence_batching"}},
 		{"a switch that is on", `response_cache { enable: true }`, []string{"response_cache.enable"}},
 		{"a switch that is off", `response_cache { enable: false } model_transaction_policy { }`, nil},
-		{"only the groups that set it", `instance_group [ { }, { passive: true host_policy: "x" } ]`, []string{"instance_group[1].passive", "instance_group[1].host_policy"}},
+		{"only the groups that set it", `instance_group [ { }, { passive: true host_policy: "x" } ]`, []string{"instance_group[1].host_policy"}},
 		{"a part of a message that is acted on", `optimization { graph { level: 1 } cuda { graphs: true } }`, []string{"optimization.cuda"}},
 		{"a map", `cc_model_filenames { key: "a" value: "b" }`, []string{"cc_model_filenames"}},
 	} {
@@ -40,7 +40,7 @@ func TestEveryFieldIsActedOnOrNamed(t *testing.T) {
 		"input.name", "input.data_type", "input.format", "input.dims", "input.reshape", "input.optional", "input.allow_ragged_batch",
 		"output.name", "output.data_type", "output.dims", "output.reshape", "output.label_filename",
 		"batch_input", "batch_output",
-		"instance_group.name", "instance_group.kind", "instance_group.count", "instance_group.gpus", "instance_group.rate_limiter",
+		"instance_group.name", "instance_group.kind", "instance_group.count", "instance_group.gpus", "instance_group.rate_limiter", "instance_group.passive",
 		"optimization.graph", "optimization.execution_accelerators", "dynamic_batching",
 		"metric_tags", "model_metrics", "model_transaction_policy.decoupled",
 		// Where tensors lie is the backend's business here; the fields are
