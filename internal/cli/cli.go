@@ -64,7 +64,7 @@ func alone(cmd *cobra.Command, name string) *cobra.Command {
 	cmd.Use = strings.TrimSpace(name + " " + args)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.Version = Version
-	cmd.SetFlagErrorFunc(misused)
+	cmd.SetFlagErrorFunc(flagMisused)
 	checkArgs(cmd)
 	return cmd
 }
@@ -98,7 +98,7 @@ same model repositories and to the same clients as NVIDIA Triton.`,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate("shoal {{.Version}}\n")
-	root.SetFlagErrorFunc(misused)
+	root.SetFlagErrorFunc(flagMisused)
 	root.AddCommand(newServe(shoalDefaults), newPerf(), newTop(), newRuntime())
 	for _, c := range append(root.Commands(), root) {
 		checkArgs(c)

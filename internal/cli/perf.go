@@ -101,6 +101,8 @@ shoal perf diff compares two results that --json wrote.`,
 	}
 	f.add(cmd)
 	cmd.SetUsageFunc(groupedUsage)
+	cmd.Version = Version
+	cmd.SetVersionTemplate("Perf Analyzer Version {{.Version}} (commit " + commit() + ")\n") // perf_analyzer's form
 	diff := newPerfDiff()
 	diff.SetUsageFunc(groupedUsage)
 	cmd.AddCommand(diff)
@@ -167,7 +169,7 @@ func (f *perfFlags) verdict(stderr io.Writer, r *perf.Result, err error, allowed
 	failed, total := failures(r)
 	switch {
 	case errors.Is(err, perf.ErrNoAnswers):
-		fmt.Fprintf(stderr, "error: %v.\n", err)
+		fmt.Fprintln(stderr, "No valid requests recorded within time interval. Please use a larger time window.") // word for word perf_analyzer's: tools look for it
 		return &exitError{perfNoAnswers}
 	case errors.Is(err, perf.ErrNoCapacity):
 		fmt.Fprintf(stderr, "error: %v.\n", err)
@@ -204,17 +206,6 @@ func failures(r *perf.Result) (failed, total int64) {
 		}
 	}
 	return failed, total
-}
-
-// checkFiles finds out before an hour's run that its result cannot be written.
-func (f *perfFlags) checkFiles() error {
-	if f.export == "" {
-		return nil
-	}
-	if _, err := os.Stat(f.export); err == nil {
-		return fmt.Errorf("--profile-export-file %s is there already; name a new one", f.export)
-	}
-	return nil
 }
 
 // write writes the files that were asked for.
@@ -256,4 +247,16 @@ func writeFile(path string, write func(io.Writer) error) error {
 		return err
 	}
 	return errors.Join(write(file), file.Close())
+}
+
+// commit returns the state of the sources that the binary was built from.
+func commit() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				return s.Value
+			}
+		}
+	}
+	return "unknown"
 }

@@ -29,6 +29,7 @@ type perfFlags struct {
 	period         int
 	binarySearch   bool
 	threshold      float64
+	maxThreads     int
 	callers        int  // -t
 	dynamic        bool // -d
 	maxCallers     int  // -c
@@ -191,22 +192,24 @@ func addRefused(g *flagGroup) {
 			}
 		}
 	}
-	refuse("it goes with --service-kind=triton_c_api, which runs a Triton library inside the tool; start a server instead", true, "triton-server-directory", "model-repository")
 	refuse("statistics of models that a model calls are not told apart yet", true, "bls-composing-models")
-	refuse("it goes with --service-kind=openai, which is not spoken here", true, "endpoint", "session-concurrency")
+	refuse("it goes with --service-kind=openai, which is not spoken here", true, "session-concurrency")
 	refuse("it goes with --service-kind=openai, which is not spoken here", false, "fixed-schedule")
 	refuse("several processes in step are not supported; one process makes the load of many", false, "enable-mpi")
-	g.ignored("model-signature-name", "max-threads")
+	// The last three go with kinds of service that are refused, and perf_analyzer
+	// takes them beside others.
+	g.ignored("model-signature-name", "endpoint", "model-repository", "triton-server-directory")
 }
 
 // addOld adds the short flags that perf_analyzer keeps from its first versions.
 func (f *perfFlags) addOld(set *pflag.FlagSet) {
+	set.IntVar(&f.maxThreads, "max-threads", 1, "")
 	set.IntVarP(&f.callers, "callers", "t", 0, "")
 	set.BoolVarP(&f.zero, "zero", "z", false, "")
 	set.StringVar(&f.folder, "data-directory", "", "")
 	set.BoolVarP(&f.dynamic, "dynamic", "d", false, "")
 	set.IntVarP(&f.maxCallers, "max-concurrency", "c", 0, "")
-	for _, name := range []string{"callers", "zero", "data-directory", "dynamic", "max-concurrency"} {
+	for _, name := range []string{"max-threads", "callers", "zero", "data-directory", "dynamic", "max-concurrency"} {
 		set.Lookup(name).Hidden = true
 	}
 }

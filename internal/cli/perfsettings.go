@@ -100,7 +100,7 @@ func (b *perfBuilder) target(s *perf.Settings) {
 	b.add(err)
 	for _, line := range f.headers {
 		h, err := client.ParseHeader(line)
-		b.add(err)
+		b.add(inFlag("header", err))
 		s.Header = append(s.Header, h)
 	}
 	b.choice("grpc-compression-algorithm", f.compression, "none", "gzip", "deflate")
@@ -133,6 +133,7 @@ func (b *perfBuilder) load(s *perf.Settings) {
 	case f.rate != "":
 		s.Mode, s.Distribution = perf.RequestRate, f.distribution
 		s.Range, err = perf.ParseRange(f.rate, false)
+		err = inFlag("request-rate-range", err)
 	case f.intervals != "":
 		s.Mode, s.Distribution = perf.Intervals, perf.File
 		s.Intervals, err = readIntervals(f.intervals)
@@ -148,12 +149,20 @@ func (b *perfBuilder) load(s *perf.Settings) {
 		if f.dynamic {
 			text = fmt.Sprintf("%d:%d", max(1, f.callers), f.maxCallers)
 		}
-		b.wrong(b.given("max-concurrency") && !f.dynamic, "-c goes with -d; --concurrency-range start:end says the same")
 		s.Mode = perf.Concurrency
 		s.Range, err = perf.ParseRange(text, true)
+		err = inFlag("concurrency-range", err)
 	}
 	b.add(err)
 	b.wrong(s.Mode == perf.Concurrency && s.Range.Start > maxCallers, "--concurrency-range starts at %.0f, want %d or less", s.Range.Start, maxCallers)
+}
+
+// inFlag says in which flag an error is.
+func inFlag(name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("--%s: %w", name, err)
 }
 
 // maxCallers is more connections than a machine has ports for.
@@ -179,6 +188,8 @@ func (b *perfBuilder) plan(s *perf.Settings) {
 	b.wrong(f.async && f.sync, "--async and --sync are opposites: give one of them")
 	b.wrong(f.threshold < 0, "--latency-threshold is %v, want 0 or more", f.threshold)
 	b.wrong(b.given("percentile") && f.percentile < 1 && f.percentile != -1, "--percentile is %d, want 1 to 99", f.percentile)
+	b.wrong(f.maxThreads < 1, "--max-threads is %d, want 1 or more", f.maxThreads)
+	b.wrong(f.period < 1 && f.periodic == "", "--request-period is %d, want 1 or more", f.period)
 	b.wrong(f.requestCount < 0 || f.warmup < 0, "--request-count and --warmup-request-count count from 0 up")
 	s.Plan = perf.Plan{
 		BatchSize: f.batch, Mode: f.mode, Window: time.Duration(f.interval) * time.Millisecond, WindowCount: f.windowCount,
@@ -228,7 +239,7 @@ func (b *perfBuilder) data(s *perf.Settings) {
 	}
 	for _, text := range f.shapes {
 		name, shape, err := input.ParseShape(text)
-		b.add(err)
+		b.add(inFlag("shape", err))
 		s.Input.Shapes[name] = shape
 	}
 	for _, text := range f.parameters {
@@ -270,7 +281,6 @@ func (b *perfBuilder) metrics(s *perf.Settings) {
 	f := b.flags
 	b.wrong(!f.metrics && (b.given("metrics-url") || b.given("metrics-interval")), "--metrics-url and --metrics-interval go with --collect-metrics")
 	b.wrong(f.metricsInterval < 1, "--metrics-interval is %d, want 1 or more", f.metricsInterval)
-	b.wrong(f.verboseCSV && f.csv == "", "--verbose-csv goes with -f")
 	if f.metrics {
 		s.MetricsURL = perf.MetricsURL(f.metricsURL, s.Address.Host)
 		s.MetricsInterval = time.Duration(f.metricsInterval) * time.Millisecond

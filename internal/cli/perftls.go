@@ -43,6 +43,9 @@ func (f *perfTLS) config(protocol string, byURL bool) (*tls.Config, error) {
 		}
 		return tlsConfig("ssl-grpc-root-certifications-file", f.grpcRoots, tlsFile{f.grpcChain, pemForm}, tlsFile{f.grpcKey, pemForm})
 	}
+	if f.verifyPeer < 0 || f.verifyPeer > 1 || f.verifyHost < 0 || f.verifyHost > 2 {
+		return nil, fmt.Errorf("--ssl-https-verify-peer is %d and --ssl-https-verify-host %d, want 0 or 1 and 0 to 2", f.verifyPeer, f.verifyHost)
+	}
 	if !byURL {
 		return nil, nil
 	}

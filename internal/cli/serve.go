@@ -49,7 +49,7 @@ it at once.`,
 	}
 	f.add(cmd, def)
 	cmd.SetUsageFunc(groupedUsage)
-	cmd.SetFlagErrorFunc(misused)
+	cmd.SetFlagErrorFunc(flagMisused)
 	return cmd
 }
 

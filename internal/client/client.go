@@ -42,6 +42,10 @@ type API interface {
 // ErrUnreachable is wrapped by errors about a server that cannot be connected to.
 var ErrUnreachable = errors.New("the server cannot be reached")
 
+// ErrBroken is wrapped by errors about a connection that was made and over which no
+// answer came: a server that is gone, or one that speaks something else.
+var ErrBroken = errors.New("the connection broke")
+
 // Options are what both protocols share.
 type Options struct {
 	Address string      // host:port

@@ -154,6 +154,29 @@ func TestAPISaysThatNobodyListens(t *testing.T) {
 	}
 }
 
+func TestAPISaysThatTheOtherProtocolIsSpoken(t *testing.T) {
+	plain := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(plain.Close)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := grpc.NewServer()
+	t.Cleanup(served.Stop)
+	go func() { _ = served.Serve(l) }() // ends with Stop
+	overGRPC, err := OpenGRPC(Options{Address: plain.Listener.Addr().String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer overGRPC.Close()
+	overHTTP := OpenHTTP(Options{Address: l.Addr().String()}, "")
+	for name, a := range map[string]API{"http to gRPC": overHTTP, "grpc to HTTP": overGRPC} {
+		if _, err := a.Model(t.Context(), "m", ""); !errors.Is(err, ErrBroken) {
+			t.Errorf("%s: got %v, want that the connection broke", name, err)
+		}
+	}
+}
+
 func TestParseAddressTakesHostsAndURLs(t *testing.T) {
 	for text, want := range map[string]Address{
 		"localhost:8000":           {Host: "localhost:8000"},

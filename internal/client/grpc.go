@@ -111,5 +111,8 @@ func plain(err error) error {
 	if s.Code() == codes.Unavailable && strings.Contains(s.Message(), "dial") {
 		return fmt.Errorf("%w: %s", ErrUnreachable, s.Message())
 	}
+	if s.Code() == codes.Unavailable && strings.HasPrefix(s.Message(), "connection error") { // gRPC's own, not a server's
+		return fmt.Errorf("%w: %s", ErrBroken, s.Message())
+	}
 	return errors.New(s.Message())
 }

@@ -174,5 +174,8 @@ func unreachable(err error) error {
 	if errors.As(err, &inner) && inner.Op == "dial" {
 		return fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
-	return err
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrBroken, err)
 }

@@ -197,8 +197,11 @@ func (r *Report) Summary(result *Result) {
 	if p := r.Plan.Percentile; p > 0 {
 		what = fmt.Sprintf("p%d", p)
 	}
-	fmt.Fprintf(r.Out, "Inferences/Second vs. Client %s Batch Latency\n", what)
-	for _, l := range result.Reported() {
+	levels := result.Reported()
+	if len(levels) > 0 {
+		fmt.Fprintf(r.Out, "Inferences/Second vs. Client %s Batch Latency\n", what)
+	}
+	for _, l := range levels {
 		fmt.Fprintf(r.Out, "%s: %s, throughput: %s infer/sec, latency %d usec", summaryName(l.Load), number(l.Load.Value), number(l.Merged.Throughput()), micros(r.Plan.Judged(l.Merged)))
 		if !l.Stable && l.Reason != "" {
 			fmt.Fprintf(r.Out, " (unstable: %s)", l.Reason)

@@ -168,6 +168,9 @@ const defaultLength = 20
 
 // hint adds what would help to an error about the connection.
 func (s *Session) hint(err error) error {
+	if errors.Is(err, client.ErrBroken) {
+		return fmt.Errorf("%w; does that port speak %s? -i says which protocol, http or grpc, and -u where; https:// in it, or --ssl-grpc-use-ssl, is for TLS", err, s.settings.Protocol)
+	}
 	if !errors.Is(err, client.ErrUnreachable) {
 		return err
 	}

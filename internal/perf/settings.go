@@ -104,7 +104,7 @@ func (s *Settings) Check() error {
 	wrong(p.BatchSize < 1, "-b is %d, want 1 or more", p.BatchSize)
 	wrong(p.Mode == TimeWindows && p.Window <= 0, "--measurement-interval is %v, want more than 0", p.Window)
 	wrong(p.Mode == CountWindows && p.WindowCount < 1, "--measurement-request-count is %d, want 1 or more", p.WindowCount)
-	wrong(p.Stability <= 0, "--stability-percentage is %v, want more than 0", 100*p.Stability)
+	wrong(!(p.Stability >= 0), "--stability-percentage is %v, want 0 or more", 100*p.Stability)
 	wrong(p.MaxTrials < 1, "--max-trials is %d, want 1 or more", p.MaxTrials)
 	wrong(p.Percentile < 0 || p.Percentile > 99, "--percentile is %d, want 1 to 99", p.Percentile)
 	wrong(p.MaxOutstanding < 1, "--max-outstanding is %d, want 1 or more", p.MaxOutstanding)

@@ -124,6 +124,10 @@ func parse(ports []*Port, outputs []Port, data []byte) (streams [][]Step, expect
 	d.UseNumber()
 	var file map[string]any
 	if err := d.Decode(&file); err != nil {
+		var kind *json.UnmarshalTypeError
+		if errors.As(err, &kind) {
+			return nil, nil, fmt.Errorf("not a JSON object but %s; want {\"data\": [{\"INPUT\": [...]}, ...]}", kind.Value)
+		}
 		return nil, nil, fmt.Errorf("not a JSON object: %w", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
