@@ -12,7 +12,7 @@ import (
 // context at once costs a quarter more than waiting for the answer alone.
 type Caller struct {
 	context.Context
-	cancel context.CancelFunc
+	cancel context.CancelFunc // nil when it was bound
 
 	mu      sync.Mutex              // held while a wait is withdrawn
 	waiting atomic.Pointer[Waiting] // gone when the caller is
@@ -36,6 +36,10 @@ func NewCaller(parent context.Context) *Caller {
 	return c
 }
 
+// Bind makes c, which is new, the caller of a context that ends by other means:
+// whoever ends it calls Leave then.
+func (c *Caller) Bind(ctx context.Context) { c.Context = ctx }
+
 // Watch has w withdrawn when the caller leaves. It reports false, and does
 // nothing, when the caller has left or has another request waiting. Unwatch must
 // follow before w is used for anything else.
@@ -54,7 +58,9 @@ func (c *Caller) Unwatch(w *Waiting) {
 // Leave ends the context and withdraws the request that waits. It may be called
 // more than once, from any goroutine.
 func (c *Caller) Leave() {
-	c.cancel()
+	if c.cancel != nil {
+		c.cancel()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if w := c.waiting.Swap(gone); w != nil && w != gone {

@@ -2,7 +2,6 @@ package kservegrpc
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -11,6 +10,7 @@ import (
 
 	"shoal/internal/engine"
 	"shoal/internal/infer"
+	"shoal/internal/protocol/grpcserver"
 	"shoal/internal/status"
 )
 
@@ -124,21 +124,14 @@ func (s *Server) forward(ctx context.Context, m *message) error {
 }
 
 // compress chooses how the answer is compressed: as the operator says, where
-// grpc would answer each request in the form that it came in.
+// the transport would answer each request in the form that it came in.
 func (s *Server) compress(ctx context.Context) {
 	name := encoding.Identity
-	if s.opt.Compression != CompressNone {
-		if names, err := grpc.ClientSupportedCompressors(ctx); err == nil && slices.Contains(names, gzipName) {
-			name = gzipName
-		}
+	if s.opt.Compression != CompressNone && grpcserver.ClientAccepts(ctx, gzipName) {
+		name = gzipName
 	}
-	if name == encoding.Identity && !compressedRequest(ctx) {
+	if name == encoding.Identity && grpcserver.RequestCompressor(ctx) == "" {
 		return
 	}
-	_ = grpc.SetSendCompressor(ctx, name) // only fails when the client is gone
-}
-
-func compressedRequest(ctx context.Context) bool {
-	ts, ok := grpc.ServerTransportStreamFromContext(ctx).(interface{ RecvCompress() string })
-	return ok && ts.RecvCompress() != "" && ts.RecvCompress() != encoding.Identity
+	_ = grpcserver.SetSendCompressor(ctx, name) // only fails when the client is gone
 }

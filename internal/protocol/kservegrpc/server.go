@@ -13,16 +13,14 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"runtime"
 	"sync"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/experimental"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
 	"shoal/internal/engine"
+	"shoal/internal/protocol/grpcserver"
 )
 
 // A Server answers gRPC calls on one listener.
@@ -32,7 +30,7 @@ type Server struct {
 	restricted map[Class]Restriction
 	log        *slog.Logger
 	addr       net.Addr
-	grpc       *grpc.Server
+	grpc       *grpcserver.Server
 
 	closing chan struct{} // closed when the server begins to close
 	once    sync.Once
@@ -62,12 +60,12 @@ func newServer(opt Options, e *engine.Engine) (*Server, error) {
 	if s.restricted, err = restrictions(opt.Restricted); err != nil {
 		return nil, err
 	}
-	grpcOptions, err := s.options()
+	transport, err := s.transport()
 	if err != nil {
 		return nil, err
 	}
 	gzipCodec.level.Store(gzipLevels[opt.Compression])
-	s.grpc = grpc.NewServer(grpcOptions...)
+	s.grpc = grpcserver.New(transport)
 	s.grpc.RegisterService(s.serviceDesc(), &service{server: s})
 	healthpb.RegisterHealthServer(s.grpc, &health{server: s})
 	reflection.Register(s.grpc)
@@ -98,60 +96,32 @@ func (s *Server) Close(ctx context.Context) error {
 	return err
 }
 
-// Sizes that were measured with tensors of 602 KB on loopback. Windows of a
-// fixed size spare the pings by which grpc finds one out: a quarter less
-// processor time, with 4 MB no better than 1. The larger read buffer saves system
-// calls. A client's headers are a few hundred bytes; 64 KB leaves room for tokens
-// and none for a flood.
-const (
-	window        = 1 << 20
-	connWindow    = 4 << 20
-	readBuffer    = 128 << 10
-	maxHeaderList = 64 << 10
-)
-
-// options returns what grpc is told.
-func (s *Server) options() ([]grpc.ServerOption, error) {
+// transport returns what the transport is told.
+func (s *Server) transport() (grpcserver.Options, error) {
 	o := &s.opt
-	workers := o.Workers
-	if workers == 0 {
-		workers = 4 * runtime.GOMAXPROCS(0)
-	}
-	list := []grpc.ServerOption{
-		grpc.ForceServerCodecV2(newCodec()),
-		experimental.BufferPool(&buffers),
-		grpc.MaxRecvMsgSize(o.MaxMessage),
-		grpc.MaxSendMsgSize(o.MaxMessage),
-		grpc.MaxHeaderListSize(maxHeaderList),
-		grpc.ConnectionTimeout(o.ConnectionTimeout),
-		grpc.NumStreamWorkers(uint32(workers)),
-		grpc.WaitForHandlers(true),
-		grpc.InitialWindowSize(window),
-		grpc.InitialConnWindowSize(connWindow),
-		grpc.ReadBufferSize(readBuffer),
-		grpc.UnaryInterceptor(s.intercept),
-		grpc.KeepaliveParams(keepalive.ServerParameters{
+	creds, err := o.TLS.credentials()
+	return grpcserver.Options{
+		Codec:             newCodec(),
+		Buffers:           &buffers,
+		MaxReceive:        o.MaxMessage,
+		MaxSend:           o.MaxMessage,
+		MaxStreams:        o.MaxStreams,
+		Workers:           o.Workers,
+		ConnectionTimeout: o.ConnectionTimeout,
+		Interceptor:       s.intercept,
+		Keepalive: keepalive.ServerParameters{
 			Time:                  o.Keepalive.Time,
 			Timeout:               o.Keepalive.Timeout,
 			MaxConnectionAge:      o.Keepalive.MaxAge,
 			MaxConnectionAgeGrace: o.Keepalive.MaxAgeGrace,
-		}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
+		},
+		Enforcement: keepalive.EnforcementPolicy{
 			MinTime:             o.Keepalive.MinPingInterval,
 			PermitWithoutStream: o.Keepalive.PermitWithoutCalls,
-		}),
-	}
-	if o.MaxStreams > 0 {
-		list = append(list, grpc.MaxConcurrentStreams(o.MaxStreams))
-	}
-	creds, err := o.TLS.credentials()
-	if err != nil {
-		return nil, err
-	}
-	if creds != nil {
-		list = append(list, grpc.Creds(creds))
-	}
-	return list, nil
+		},
+		Credentials: creds,
+		Log:         o.Log,
+	}, err
 }
 
 // restrictions returns the restriction of each class that has one.

@@ -1,0 +1,111 @@
+package grpcserver
+
+import (
+	"encoding/binary"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+)
+
+// prefixLen is the length of what stands before each message: whether it is
+// compressed, and its length.
+const prefixLen = 5
+
+// An assembly puts messages together from the data frames of a call. It takes
+// memory as data arrives, not as the client claims that it will.
+type assembly struct {
+	prefix  [prefixLen]byte
+	prefixN int
+	left    int // bytes of the message that have not arrived
+	got     int // bytes that have
+	piece   []byte
+	memory  *[]byte // what piece is a part of
+	filled  int
+	data    mem.BufferSlice
+	first   [2]mem.Buffer // memory for data of the first message
+	later   bool          // it was used
+	fault   error         // what is wrong with the message; the rest of the call is not looked at
+}
+
+// A new piece of a message takes growth times as much as has arrived, but at
+// least minPiece. The least that a pool keeps is larger than 1 KB.
+const (
+	growth   = 16
+	minPiece = 2 << 10
+	maxPiece = 16 << 20
+)
+
+// begin reads the prefix, which is there.
+func (a *assembly) begin(limit int) {
+	n := binary.BigEndian.Uint32(a.prefix[1:])
+	switch {
+	case int64(n) > int64(limit):
+		a.fault = status.Errorf(codes.ResourceExhausted, "grpc: received message larger than max (%d vs. %d)", n, limit)
+		return
+	case a.prefix[0] > 1:
+		a.fault = status.Errorf(codes.Internal, "grpc: received unexpected payload format %d", a.prefix[0])
+		return
+	}
+	a.left, a.got = int(n), 0
+	if !a.later {
+		a.data, a.later = a.first[:0], true
+	}
+}
+
+// room returns where the next bytes of the message go, at most n and at least
+// one.
+func (a *assembly) room(n int, pool mem.BufferPool) []byte {
+	if a.filled == len(a.piece) {
+		size := min(a.left, maxPiece, max(minPiece, growth*(a.got+n)))
+		a.memory = pool.Get(max(size, minPiece))
+		a.piece, a.filled = (*a.memory)[:size], 0
+	}
+	return a.piece[a.filled:min(len(a.piece), a.filled+n)]
+}
+
+// add counts n bytes that were put where room said.
+func (a *assembly) add(n int, pool mem.BufferPool) {
+	a.filled += n
+	a.got += n
+	a.left -= n
+	if a.filled == len(a.piece) {
+		*a.memory = a.piece
+		a.data = append(a.data, mem.NewBuffer(a.memory, pool))
+		a.memory, a.piece, a.filled = nil, nil, 0
+	}
+}
+
+// take returns the message, which is complete.
+func (a *assembly) take() message {
+	m := message{data: a.data, compressed: a.prefix[0] == 1, there: true}
+	a.data, a.prefixN = nil, 0
+	return m
+}
+
+// feed reads n bytes of a data frame and returns how many it has left when a
+// message is complete, a fault is found, or there are no more.
+func (a *assembly) feed(in *input, n, limit int, pool mem.BufferPool) (rest int, done bool, err error) {
+	if a.prefixN < prefixLen {
+		part := a.prefix[a.prefixN:min(prefixLen, a.prefixN+n)]
+		if err := in.fill(part); err != nil {
+			return 0, false, err
+		}
+		a.prefixN += len(part)
+		if n -= len(part); a.prefixN < prefixLen {
+			return 0, false, nil
+		}
+		if a.begin(limit); a.fault != nil {
+			return n, false, nil
+		}
+	}
+	for n > 0 && a.left > 0 {
+		part := a.room(n, pool)
+		if err := in.fill(part); err != nil {
+			return 0, false, err
+		}
+		a.add(len(part), pool)
+		n -= len(part)
+	}
+	return n, a.left == 0, nil
+}

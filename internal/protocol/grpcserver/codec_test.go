@@ -1,0 +1,179 @@
+package grpcserver
+
+import (
+	"bytes"
+	"context"
+	"math"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc/mem"
+
+	"shoal/internal/race"
+)
+
+func TestParseTimeout(t *testing.T) {
+	for s, want := range map[string]time.Duration{
+		"1H": time.Hour, "2M": 2 * time.Minute, "3S": 3 * time.Second, "4m": 4 * time.Millisecond, "5u": 5 * time.Microsecond,
+		"6n": 6, "0n": 0, "99999999H": math.MaxInt64, "99999999M": 99999999 * time.Minute,
+	} {
+		if got, err := parseTimeout(s); err != nil || got != want {
+			t.Errorf("%q: got %v, %v, want %v", s, got, err, want)
+		}
+	}
+	for _, s := range []string{"", "1", "H", "1h", "-1S", "123456789S", "1.5S", "1 S", "\xff\xff"} {
+		if got, err := parseTimeout(s); err == nil {
+			t.Errorf("%q: got %v, want an error", s, got)
+		}
+	}
+}
+
+func FuzzMessageIsPercentEncoded(f *testing.F) {
+	f.Add("plain")
+	f.Add("50% \xff\n\U0001F41F")
+	f.Fuzz(func(t *testing.T, s string) {
+		enc := string(appendMessage(nil, s))
+		for _, c := range []byte(enc) {
+			if c < ' ' || c > '~' {
+				t.Fatalf("%q: got byte %x in %q, want printable ASCII", s, c, enc)
+			}
+		}
+		got, err := url.PathUnescape(enc)
+		if want := strings.ToValidUTF8(s, "\uFFFD"); err != nil || strings.ReplaceAll(got, "\uFFFD", "") != strings.ReplaceAll(want, "\uFFFD", "") {
+			t.Errorf("%q: got %q back, %v, want %q", s, got, err, want)
+		}
+	})
+}
+
+// FuzzHeaderMeansTheSameAgain holds what is remembered of a header block against
+// a reader that remembers nothing.
+func FuzzHeaderMeansTheSameAgain(f *testing.F) {
+	var b bytes.Buffer
+	enc := hpack.NewEncoder(&b)
+	for range 2 {
+		for _, p := range [][2]string{{":method", "POST"}, {":scheme", "http"}, {":path", "/a/b"}, {":authority", "x"}, {"content-type", "application/grpc"}} {
+			_ = enc.WriteField(hpack.HeaderField{Name: p[0], Value: p[1]})
+		}
+	}
+	f.Add(b.Bytes(), []byte{0x83, 0x86, 0xbe})
+	f.Add([]byte{0x40, 1, 'a', 1, 'b'}, []byte{0xbe})
+	s := New(Options{})
+	f.Fuzz(func(t *testing.T, first, second []byte) {
+		var h headerReader
+		h.init()
+		fields := func() (out []hpack.HeaderField, err error) {
+			for _, block := range [][]byte{first, second, second} {
+				r, e := h.parse(s, block)
+				if e != nil {
+					return nil, e
+				}
+				_ = r.metadata()
+				out = append(out, r.fields...)
+			}
+			return out, nil
+		}
+		got, err := fields()
+		if err != nil {
+			return
+		}
+		var want []hpack.HeaderField
+		plain := hpack.NewDecoder(defaultTable, func(f hpack.HeaderField) { want = append(want, f) })
+		plain.SetMaxStringLength(maxHeaderList)
+		for _, block := range [][]byte{first, second, second} {
+			if _, err := plain.Write(block); err != nil {
+				t.Fatalf("got fields, want %v", err)
+			}
+			_ = plain.Close()
+		}
+		for i, f := range got { // those of malformed headers are not kept
+			if len(got) == len(want) && f != want[i] {
+				t.Errorf("field %d: got %v, want %v", i, f, want[i])
+			}
+		}
+	})
+}
+
+// What we say in HPACK must be understood by another's decoder.
+func TestAnswersHeadersAreHPACK(t *testing.T) {
+	var got []hpack.HeaderField
+	dec := hpack.NewDecoder(defaultTable, func(f hpack.HeaderField) { got = append(got, f) })
+	for _, c := range []struct {
+		name string
+		x    indexing
+	}{{"status first", indexing{}}, {"off", indexing{off: true}}} {
+		for round := range 3 {
+			got = got[:0]
+			block := c.x.appendOK(nil)
+			block = c.x.appendContentType(block)
+			block = c.x.appendOK(block)
+			f := fields{b: block}
+			f.add("x", strings.Repeat("y", 300))
+			if _, err := dec.Write(f.b); err != nil {
+				t.Fatal(err)
+			}
+			_ = dec.Close()
+			if len(got) != 4 || got[0].Name != "grpc-status" || got[1].Value != contentType || got[2].Value != "0" || len(got[3].Value) != 300 {
+				t.Errorf("%s, round %d: got %v", c.name, round, got)
+			}
+		}
+	}
+}
+
+// A claim takes no memory: a message's takes a few times what has arrived.
+func TestAssemblyTakesMemoryAsDataArrives(t *testing.T) {
+	var a assembly
+	pool := mem.NopBufferPool{}
+	copy(a.prefix[:], []byte{0, 0x40, 0, 0, 0})
+	a.begin(math.MaxInt32)
+	for got := 0; got < 1<<20; {
+		part := a.room(100, pool)
+		a.add(len(part), pool)
+		got += len(part)
+		held := a.data.Len() + len(a.piece)
+		if limit := (growth+1)*(got+100) + minPiece; held > limit {
+			t.Fatalf("got %d bytes held after %d, want at most %d", held, got, limit)
+		}
+	}
+}
+
+// TestUnaryCallAllocatesLittle counts with a client that allocates nothing.
+func TestUnaryCallAllocatesLittle(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the race detector makes pools forget, so allocations say nothing")
+	}
+	s := start(t, Options{})
+	s.methods["/test.Echo/Nothing"] = &method{name: "/test.Echo/Nothing", unary: func(_ any, _ context.Context, read func(any) error, _ grpcInterceptor) (any, error) {
+		return nothing, read(nothing)
+	}}
+	s.opt.Codec = nothingCodec{}
+	c := s.raw(t)
+	c.open(1, false, usual("Nothing")...)
+	c.check(c.framer.WriteData(1, true, []byte{0, 0, 0, 0, 0}))
+	_ = c.outcome(1)
+	block := c.fields(usual("Nothing")...)
+	request := appendFrameHeader(nil, len(block), 1, 4, 0)
+	request = append(request, block...)
+	request = append(appendFrameHeader(request, prefixLen, 0, 1, 0), 0, 0, 0, 0, 0)
+	answer := make([]byte, 1<<10)
+	id := byte(1)
+	got := testing.AllocsPerRun(100, func() {
+		id += 2
+		request[frameHeaderLen-1], request[len(request)-prefixLen-1] = id, id
+		if _, err := c.conn.Write(request); err != nil {
+			t.Fatal(err)
+		}
+		for n := 0; n < 3*frameHeaderLen+prefixLen+3; {
+			m, err := c.conn.Read(answer)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n += m
+		}
+	})
+	if got > 2 {
+		t.Errorf("got %v allocations a call, want the call itself and little beside", got)
+	}
+}

@@ -1,0 +1,141 @@
+package grpcserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+)
+
+// decompress returns the bytes of a compressed message, of which there may be
+// limit at most.
+func decompress(by encoding.Compressor, data mem.BufferSlice, limit int, pool mem.BufferPool) (mem.BufferSlice, error) {
+	r := data.Reader()
+	defer func() { _ = r.Close() }()
+	z, err := by.Decompress(r)
+	if err != nil {
+		return nil, status.Errorf(codes.Internal, "grpc: failed to decompress the message: %v", err)
+	}
+	if closer, ok := z.(io.Closer); ok {
+		defer func() { _ = closer.Close() }()
+	}
+	out, err := mem.ReadAll(io.LimitReader(z, int64(limit)+1), pool)
+	switch {
+	case err != nil:
+		out.Free()
+		return nil, status.Errorf(codes.Internal, "grpc: failed to read decompressed data: %v", err)
+	case out.Len() > limit:
+		out.Free()
+		return nil, status.Errorf(codes.ResourceExhausted, "grpc: received message after decompression larger than max %d", limit)
+	}
+	return out, nil
+}
+
+// compress returns data compressed.
+func compress(by encoding.Compressor, data mem.BufferSlice, pool mem.BufferPool) (mem.BufferSlice, error) {
+	var out mem.BufferSlice
+	err := func() error {
+		z, err := by.Compress(mem.NewWriter(&out, pool))
+		if err != nil {
+			return err
+		}
+		for _, b := range data {
+			if _, err := z.Write(b.ReadOnlyData()); err != nil {
+				return err
+			}
+		}
+		return z.Close()
+	}()
+	if err != nil {
+		out.Free()
+		return nil, status.Errorf(codes.Internal, "grpc: error while compressing: %v", err)
+	}
+	return out, nil
+}
+
+// encode returns v as it is sent, and whether it is compressed. The caller frees
+// it.
+func (c *call) encode(v any) (mem.BufferSlice, bool, error) {
+	opt := &c.conn.server.opt
+	data, err := opt.Codec.Marshal(v)
+	if err != nil {
+		return nil, false, status.Errorf(codes.Internal, "grpc: error while marshaling: %v", err)
+	}
+	compressed := false
+	if by := c.compressor; by != nil && data.Len() > 0 {
+		packed, err := compress(by, data, opt.Buffers)
+		data.Free()
+		if err != nil {
+			return nil, false, err
+		}
+		data, compressed = packed, true
+	}
+	if n := data.Len(); n > opt.MaxSend {
+		data.Free()
+		return nil, false, status.Errorf(codes.ResourceExhausted, "trying to send message larger than max (%d vs. %d)", n, opt.MaxSend)
+	}
+	return data, compressed, nil
+}
+
+// callOf returns the call whose handler has ctx.
+func callOf(ctx context.Context) (*call, bool) {
+	c, ok := ctx.Value(callKey{}).(*call)
+	return c, ok
+}
+
+// RequestCompressor returns the name of what the request is compressed with;
+// empty for nothing.
+func RequestCompressor(ctx context.Context) string {
+	c, ok := callOf(ctx)
+	if !ok || c.req.encoding == encoding.Identity {
+		return ""
+	}
+	return c.req.encoding
+}
+
+// ClientAccepts reports whether the client takes messages compressed like that.
+func ClientAccepts(ctx context.Context, name string) bool {
+	c, ok := callOf(ctx)
+	return ok && c.req.accepts(name)
+}
+
+func (r *request) accepts(name string) bool {
+	for part := range strings.SplitSeq(r.accept, ",") {
+		if strings.TrimSpace(part) == name {
+			return true
+		}
+	}
+	return false
+}
+
+// SetSendCompressor chooses how the answers of a call are compressed, before the
+// first is sent; encoding.Identity is not at all. Without it they are compressed
+// as the request is.
+func SetSendCompressor(ctx context.Context, name string) error {
+	c, ok := callOf(ctx)
+	if !ok {
+		return errors.New("the context is not that of a call")
+	}
+	var by encoding.Compressor
+	if name != encoding.Identity {
+		if by = encoding.GetCompressor(name); by == nil {
+			return fmt.Errorf("compressor %q is not registered", name)
+		}
+		if !c.req.accepts(name) {
+			return fmt.Errorf("the client does not accept compressor %q", name)
+		}
+	}
+	c.conn.mu.Lock()
+	defer c.conn.mu.Unlock()
+	if c.headerSent {
+		return errHeaderSent
+	}
+	c.compress, c.compressor = name, by
+	return nil
+}

@@ -1,0 +1,275 @@
+package grpcserver
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"golang.org/x/net/http2"
+	"google.golang.org/grpc/peer"
+)
+
+// Sizes that were measured with tensors of 602 KB on loopback: windows that do
+// not hold up a client, and frames that are large where a client makes use of
+// it. The connection's window is granted again as data arrives, that of a stream
+// when it is read.
+const (
+	streamWindow = 1 << 20
+	connWindow   = 4 << 20
+	maxFrame     = 1 << 20
+)
+
+// A conn is one connection.
+type conn struct {
+	server *Server
+	nc     net.Conn // with TLS, once the handshake is done
+	peer   peer.Peer
+
+	// These belong to the goroutine that reads.
+	in      input
+	headers headerReader
+	current *call // the last that a frame was for
+	pings   pings
+
+	mu        sync.Mutex // protects the fields below
+	inWindow  int64      // what the client may still send
+	unacked   int64      // what has arrived and was not yet granted again
+	streams   map[uint32]*call
+	lastID    uint32 // the highest of a stream that was opened
+	outWindow int64  // what the client lets us send
+	settings  peerSettings
+	out       output
+	spare     output // what is being written while writing is set
+	writing   bool
+	control   int // bytes that the reader has put out and that are not written
+	indexing  indexing
+	block     []byte             // memory for the fields of a header
+	answered  bool               // something was sent since the last ping
+	blocked   map[*call]struct{} // those that wait for a window or for room
+	readable  *sync.Cond         // waits until answers are written or cut-off calls end
+	cutOff    int                // calls that run though their streams are gone
+	state     connState
+	greeted   bool // the handshake is done
+	leaving   bool // the client was told that the connection will drain
+	timers    []*time.Timer
+
+	silenceTimer *time.Timer
+	pinged       time.Time // when it was pinged for its silence
+}
+
+// open → draining → lingering → closed; any → closed.
+//
+// A draining connection takes no new streams and lingers when it has none. A
+// lingering one has sent its last and waits for the client to hang up.
+type connState int
+
+const (
+	connOpen connState = iota
+	connDraining
+	connLingering
+	connClosed
+)
+
+// peerSettings are the client's.
+type peerSettings struct {
+	window        int64 // of a new stream
+	maxFrame      int
+	maxHeaderList int64
+}
+
+func newConn(s *Server, nc net.Conn) *conn {
+	c := &conn{
+		server:    s,
+		nc:        nc,
+		inWindow:  connWindow,
+		streams:   make(map[uint32]*call),
+		outWindow: defaultWindow,
+		settings:  peerSettings{window: defaultWindow, maxFrame: minMaxFrame, maxHeaderList: -1},
+		blocked:   make(map[*call]struct{}),
+	}
+	c.readable = sync.NewCond(&c.mu)
+	return c
+}
+
+// lingerTime is how long a client may take to hang up after its connection was
+// ended: closing at once could cost it what it has not read.
+const lingerTime = time.Second
+
+// serve runs the connection until it is over.
+func (c *conn) serve() {
+	defer c.end()
+	if err := c.handshake(); err != nil {
+		if !errors.Is(err, io.EOF) {
+			c.server.opt.Log.Debug("gRPC connection refused", "client", c.nc.RemoteAddr().String(), "err", err)
+		}
+		return
+	}
+	c.startKeepalive()
+	err := c.read()
+	var fault connError
+	if errors.As(err, &fault) {
+		c.server.opt.Log.Debug("gRPC connection ended", "client", c.nc.RemoteAddr().String(), "err", err)
+		c.abort(fault)
+		c.in.drain()
+	}
+}
+
+// handshake secures the connection and exchanges the first frames.
+func (c *conn) handshake() error {
+	if err := c.nc.SetDeadline(time.Now().Add(c.server.opt.ConnectionTimeout)); err != nil {
+		return err
+	}
+	raw := c.nc
+	if creds := c.server.opt.Credentials; creds != nil {
+		nc, info, err := creds.ServerHandshake(raw)
+		if err != nil {
+			return err
+		}
+		c.mu.Lock()
+		c.nc, c.peer.AuthInfo = nc, info
+		c.mu.Unlock()
+	}
+	setUserTimeout(raw, c.server.opt.Keepalive.Timeout)
+	c.peer.Addr, c.peer.LocalAddr = c.nc.RemoteAddr(), c.nc.LocalAddr()
+	c.in.init(c.nc)
+	c.headers.init()
+	if _, err := c.nc.Write(c.greeting()); err != nil {
+		return err
+	}
+	if err := c.preface(); err != nil {
+		return err
+	}
+	if err := c.nc.SetDeadline(time.Time{}); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.greeted = true
+	return nil
+}
+
+// greeting returns what the server says first.
+func (c *conn) greeting() []byte {
+	list := []http2.Setting{
+		{ID: http2.SettingMaxFrameSize, Val: maxFrame},
+		{ID: http2.SettingInitialWindowSize, Val: streamWindow},
+		{ID: http2.SettingMaxHeaderListSize, Val: maxHeaderList},
+	}
+	if n := c.server.opt.MaxStreams; n > 0 {
+		list = append(list, http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: n})
+	}
+	return appendNumber(appendSettings(nil, list), http2.FrameWindowUpdate, 0, connWindow-defaultWindow)
+}
+
+var errPreface = errors.New("the client does not speak HTTP/2 (with prior knowledge); send gRPC here")
+
+// preface reads what the client must say first.
+func (c *conn) preface() error {
+	b, err := c.in.take(len(http2.ClientPreface))
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(b, []byte(http2.ClientPreface)) {
+		return errPreface
+	}
+	if b, err = c.in.peek(frameHeaderLen); err != nil {
+		return err
+	}
+	if h := parseFrameHeader(b); h.kind != http2.FrameSettings || h.flags.Has(http2.FlagSettingsAck) {
+		return connError{http2.ErrCodeProtocol, "the first frame is no SETTINGS"}
+	}
+	return c.frame()
+}
+
+// end closes the connection and cuts off its calls.
+func (c *conn) end() {
+	c.mu.Lock()
+	if c.state == connClosed {
+		c.mu.Unlock()
+		return
+	}
+	c.state = connClosed
+	calls := c.removeAllLocked()
+	for _, t := range c.timers {
+		t.Stop()
+	}
+	if !c.writing {
+		c.out.reset()
+	}
+	c.readable.Broadcast()
+	nc := c.nc
+	c.mu.Unlock()
+	_ = nc.Close()
+	for _, s := range calls {
+		s.cut()
+	}
+}
+
+// abort tells the client what it did wrong and lingers.
+func (c *conn) abort(fault connError) {
+	c.mu.Lock()
+	c.out.settle(appendGoAway(c.out.buf, c.lastID, fault.code, fault.text))
+	calls := c.removeAllLocked()
+	c.lingerLocked()
+	c.mu.Unlock()
+	for _, s := range calls {
+		s.cut()
+	}
+}
+
+// lingerLocked has what is left written and then waits, for a while, for the
+// client to hang up.
+func (c *conn) lingerLocked() {
+	if c.state >= connLingering {
+		return
+	}
+	c.state = connLingering
+	// Also ends a write that the client does not read.
+	_ = c.nc.SetDeadline(time.Now().Add(lingerTime))
+	c.kickLocked()
+}
+
+// removeLocked makes a call none of the connection's and reports whether it was
+// one. Unless it was answered, the caller must cut it off.
+func (c *conn) removeLocked(s *call) bool {
+	if s.ended.Load() {
+		return false
+	}
+	s.ended.Store(true)
+	delete(c.streams, s.id)
+	delete(c.blocked, s)
+	s.wakeLocked()
+	if s.running {
+		s.cutOff = true
+		c.cutOff++
+	}
+	if len(c.streams) == 0 && c.state == connDraining {
+		c.lingerLocked()
+	}
+	return true
+}
+
+func (c *conn) removeAllLocked() []*call {
+	calls := make([]*call, 0, len(c.streams))
+	for _, s := range c.streams {
+		calls = append(calls, s)
+	}
+	for _, s := range calls {
+		c.removeLocked(s)
+	}
+	return calls
+}
+
+// left counts a call whose handler has returned.
+func (c *conn) left(s *call) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.running = false
+	if s.cutOff {
+		c.cutOff--
+		c.readable.Broadcast()
+	}
+}

@@ -1,0 +1,214 @@
+package grpcserver
+
+import (
+	"errors"
+	"io"
+
+	"golang.org/x/net/http2"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// What is wrong with the messages of a call.
+var (
+	errBrokenOff = status.Error(codes.Internal, io.ErrUnexpectedEOF.Error())
+	errNoMessage = status.Error(codes.Internal, "cardinality violation: received no request message from non-client-streaming RPC")
+	errMessages  = status.Error(codes.Internal, "cardinality violation: received multiple request messages for non-client-streaming RPC")
+	errFlag      = status.Error(codes.Internal, "grpc: compressed flag set with identity or empty encoding")
+)
+
+func (c *conn) onData(h frameHeader) error {
+	if h.stream == 0 || c.idle(h.stream) {
+		return connError{http2.ErrCodeProtocol, "DATA of no stream or an idle one"}
+	}
+	size, pad := h.length, 0
+	if h.flags.Has(http2.FlagDataPadded) {
+		if h.length == 0 {
+			return connError{http2.ErrCodeFrameSize, "DATA has no room for its padding"}
+		}
+		b, err := c.in.take(1)
+		if err != nil {
+			return err
+		}
+		if pad = int(b[0]); pad >= h.length {
+			return connError{http2.ErrCodeProtocol, "DATA has more padding than payload"}
+		}
+		size = h.length - 1 - pad
+	}
+	s := c.lookup(h.stream)
+	ok, err := c.arrived(s, h)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return c.in.discard(size + pad)
+	}
+	s.received += int64(size)
+	if err := c.deliver(s, size); err != nil {
+		return err
+	}
+	if err := c.in.discard(pad); err != nil {
+		return err
+	}
+	if h.flags.Has(http2.FlagDataEndStream) && !s.ended.Load() {
+		c.remoteEnd(s)
+	}
+	return nil
+}
+
+// arrived counts a data frame against the windows and reports whether a call
+// wants it.
+func (c *conn) arrived(s *call, h frameHeader) (bool, error) {
+	n := int64(h.length)
+	c.mu.Lock()
+	c.inWindow -= n
+	c.unacked += n
+	if c.inWindow < 0 {
+		c.mu.Unlock()
+		return false, connError{http2.ErrCodeFlowControl, "DATA exceeds the connection's window"}
+	}
+	if c.grantConnLocked(connWindow / 2) {
+		c.kickLocked()
+	}
+	if s == nil {
+		c.mu.Unlock()
+		return false, nil
+	}
+	s.inWindow -= n
+	closed, over := s.remoteClosed, s.inWindow < 0
+	c.mu.Unlock()
+	switch {
+	case closed:
+		c.reset(s.id, http2.ErrCodeStreamClosed)
+	case over:
+		c.reset(s.id, http2.ErrCodeFlowControl)
+	}
+	return !closed && !over, nil
+}
+
+// grantConnLocked lets the client send again what has arrived, once that is so
+// much. The goroutine that answers does it early, as it writes anyway.
+func (c *conn) grantConnLocked(least int64) bool {
+	if c.unacked < least {
+		return false
+	}
+	c.out.settle(appendNumber(c.out.buf, http2.FrameWindowUpdate, 0, uint32(c.unacked)))
+	c.inWindow += c.unacked
+	c.unacked = 0
+	return true
+}
+
+// deliver reads n bytes of a call's messages.
+func (c *conn) deliver(s *call, n int) error {
+	a, opt := &s.assembly, &c.server.opt
+	for n > 0 {
+		if a.fault != nil {
+			return c.in.discard(n)
+		}
+		rest, done, err := a.feed(&c.in, n, opt.MaxReceive, opt.Buffers)
+		if err != nil {
+			return err
+		}
+		n = rest
+		switch {
+		case a.fault != nil:
+			s.fail(a.fault)
+		case done:
+			s.add(a.take())
+		}
+	}
+	c.mu.Lock()
+	s.need = int64(a.left)
+	if c.grantLocked(s) {
+		c.kickLocked()
+	}
+	c.mu.Unlock()
+	return nil
+}
+
+// grantLocked lets the client send more for a call: what was read, once that is
+// enough, and a message that is larger than the window, unless others wait.
+func (c *conn) grantLocked(s *call) bool {
+	var by int64
+	if s.unacked >= streamWindow/2 {
+		by = min(s.unacked, maxWindow-s.inWindow)
+		s.unacked -= by
+	}
+	if missing := s.need - s.inWindow - by; missing > 0 && (s.inbox == nil || s.inbox.empty()) {
+		by += missing
+	}
+	if by <= 0 || s.ended.Load() {
+		return false
+	}
+	s.inWindow += by
+	c.out.settle(appendNumber(c.out.buf, http2.FrameWindowUpdate, s.id, uint32(by)))
+	return true
+}
+
+// add takes a message that has arrived.
+func (c *call) add(m message) {
+	switch {
+	case c.inbox != nil:
+		c.inbox.add(m)
+	case c.message.there:
+		m.data.Free()
+		c.assembly.fault = errMessages
+		c.fail(errMessages)
+	default:
+		c.message = m
+	}
+}
+
+// fail ends what arrives with an error.
+func (c *call) fail(err error) {
+	if c.inbox != nil {
+		c.inbox.close(err)
+		return
+	}
+	if !c.started {
+		c.inErr = err
+		c.conn.run(c)
+	}
+}
+
+// unpack returns a message's bytes as the codec takes them, which the caller
+// frees.
+func (c *call) unpack(m message) (message, error) {
+	if !m.compressed {
+		return m, nil
+	}
+	defer m.data.Free()
+	by := c.req.decompressor
+	if by == nil {
+		return message{}, errFlag
+	}
+	opt := &c.conn.server.opt
+	data, err := decompress(by, m.data, opt.MaxReceive, opt.Buffers)
+	return message{data: data, there: true}, err
+}
+
+// decode reads a message into v.
+func (c *call) decode(m message, v any) error {
+	m, err := c.unpack(m)
+	if err != nil {
+		return err
+	}
+	defer m.data.Free()
+	if err := c.conn.server.opt.Codec.Unmarshal(m.data, v); err != nil {
+		return status.Errorf(codes.Internal, "grpc: failed to unmarshal the received message: %v", err)
+	}
+	return nil
+}
+
+// readOnly reads the message of a call that has one.
+func (c *call) readOnly(v any) error {
+	if c.inErr != nil {
+		return c.inErr
+	}
+	if !c.message.there {
+		return errors.New("BUG: the message was read twice")
+	}
+	m := c.message
+	c.message = message{}
+	return c.decode(m, v)
+}

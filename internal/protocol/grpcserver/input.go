@@ -1,0 +1,104 @@
+package grpcserver
+
+import (
+	"io"
+	"net"
+	"sync/atomic"
+	"time"
+)
+
+// An input reads a connection through a buffer. What is read into memory of the
+// caller's own skips the buffer where that saves a copy. It belongs to the
+// goroutine that reads.
+type input struct {
+	conn net.Conn
+	buf  []byte
+	r, w int // what is in buf and not taken
+	// last is when something was last read, for keepalive.
+	last atomic.Int64
+}
+
+// inputSize holds several frames of the usual 16 KB, so that a large message
+// takes few system calls.
+const inputSize = 64 << 10
+
+// directSize is how much must be missing to be read past the buffer.
+const directSize = 32 << 10
+
+func (in *input) init(conn net.Conn) {
+	in.conn, in.buf = conn, make([]byte, inputSize)
+	in.last.Store(time.Now().UnixNano())
+}
+
+// buffered returns how much can be taken without a system call.
+func (in *input) buffered() int { return in.w - in.r }
+
+// peek returns the next n bytes, which must fit into the buffer, without taking
+// them.
+func (in *input) peek(n int) ([]byte, error) {
+	for in.w-in.r < n {
+		if in.r > 0 {
+			in.w = copy(in.buf, in.buf[in.r:in.w])
+			in.r = 0
+		}
+		m, err := in.conn.Read(in.buf[in.w:])
+		if m == 0 && err != nil {
+			return nil, err
+		}
+		in.w += m
+		in.last.Store(time.Now().UnixNano())
+	}
+	return in.buf[in.r : in.r+n], nil
+}
+
+// skip takes n bytes that were peeked at.
+func (in *input) skip(n int) { in.r += n }
+
+// take is peek and skip. What it returns holds until the next call.
+func (in *input) take(n int) ([]byte, error) {
+	b, err := in.peek(n)
+	if err == nil {
+		in.skip(n)
+	}
+	return b, err
+}
+
+// fill reads exactly len(dst) bytes into dst.
+func (in *input) fill(dst []byte) error {
+	n := copy(dst, in.buf[in.r:in.w])
+	in.r += n
+	for dst = dst[n:]; len(dst) >= directSize; dst = dst[n:] {
+		var err error
+		if n, err = in.conn.Read(dst); n == 0 && err != nil {
+			return err
+		}
+		in.last.Store(time.Now().UnixNano())
+	}
+	for len(dst) > 0 {
+		if _, err := in.peek(1); err != nil {
+			return err
+		}
+		n := copy(dst, in.buf[in.r:in.w])
+		in.r += n
+		dst = dst[n:]
+	}
+	return nil
+}
+
+// discard passes over n bytes.
+func (in *input) discard(n int) error {
+	for n > 0 {
+		if _, err := in.peek(1); err != nil {
+			return err
+		}
+		m := min(n, in.buffered())
+		in.skip(m)
+		n -= m
+	}
+	return nil
+}
+
+// drain reads until the peer hangs up or the deadline that is set has passed.
+func (in *input) drain() {
+	_, _ = io.Copy(io.Discard, in.conn)
+}

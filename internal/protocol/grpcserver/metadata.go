@@ -1,0 +1,81 @@
+package grpcserver
+
+import (
+	"encoding/base64"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// binarySuffix ends the names of metadata whose values are bytes.
+const binarySuffix = "-bin"
+
+// decodeBinary reads such a value, which may or may not be padded.
+func decodeBinary(s string) ([]byte, error) {
+	if len(s)%4 == 0 {
+		return base64.StdEncoding.DecodeString(s)
+	}
+	return base64.RawStdEncoding.DecodeString(s)
+}
+
+// reservedHeader reports whether a field is the protocol's own and no metadata.
+func reservedHeader(name string) bool {
+	if strings.HasPrefix(name, ":") {
+		return true
+	}
+	switch name {
+	case "content-type", "user-agent", "grpc-message-type", "grpc-encoding", "grpc-message", "grpc-status", "grpc-timeout", "te":
+		return true
+	}
+	return false
+}
+
+// timeoutUnits are the last letters of a grpc-timeout.
+var timeoutUnits = [256]time.Duration{
+	'H': time.Hour, 'M': time.Minute, 'S': time.Second,
+	'm': time.Millisecond, 'u': time.Microsecond, 'n': time.Nanosecond,
+}
+
+// parseTimeout reads a grpc-timeout: at most 8 digits and a unit.
+func parseTimeout(s string) (time.Duration, error) {
+	switch {
+	case len(s) < 2:
+		return 0, fmt.Errorf("transport: timeout string is too short: %q", s)
+	case len(s) > 9:
+		return 0, fmt.Errorf("transport: timeout string is too long: %q", s)
+	}
+	unit := timeoutUnits[s[len(s)-1]]
+	if unit == 0 {
+		return 0, fmt.Errorf("transport: timeout unit is not recognized: %q", s)
+	}
+	n, err := strconv.ParseUint(s[:len(s)-1], 10, 64)
+	if err != nil {
+		return 0, err
+	}
+	if n > math.MaxInt64/uint64(unit) {
+		return math.MaxInt64, nil
+	}
+	return time.Duration(n) * unit, nil
+}
+
+// appendMessage appends the text of a status as it stands in grpc-message: what
+// is not printable ASCII becomes %XX, bytes that are no UTF-8 a replacement.
+func appendMessage(b []byte, s string) []byte {
+	const hex = "0123456789ABCDEF"
+	var char [utf8.UTFMax]byte
+	for len(s) > 0 {
+		if c := s[0]; c >= ' ' && c <= '~' && c != '%' {
+			b, s = append(b, c), s[1:]
+			continue
+		}
+		r, n := utf8.DecodeRuneInString(s)
+		for _, c := range utf8.AppendRune(char[:0], r) {
+			b = append(b, '%', hex[c>>4], hex[c&15])
+		}
+		s = s[n:]
+	}
+	return b
+}

@@ -1,0 +1,255 @@
+package grpcserver
+
+import (
+	"context"
+
+	"golang.org/x/net/http2"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+func (c *conn) onHeaders(h frameHeader) error {
+	if h.stream == 0 {
+		return connError{http2.ErrCodeProtocol, "HEADERS of no stream"}
+	}
+	p, err := c.fragment(h)
+	if err != nil {
+		return err
+	}
+	p, ok := unpad(h, p)
+	if !ok {
+		return connError{http2.ErrCodeProtocol, "HEADERS has more padding than payload"}
+	}
+	if h.flags.Has(http2.FlagHeadersPriority) {
+		if len(p) < priorityLen {
+			return connError{http2.ErrCodeFrameSize, "HEADERS has no room for its priority"}
+		}
+		if dependsOnItself(p, h.stream) {
+			return connError{http2.ErrCodeProtocol, "a stream depends on itself"}
+		}
+		p = p[priorityLen:]
+	}
+	end := h.flags.Has(http2.FlagHeadersEndStream)
+	if h.flags.Has(http2.FlagHeadersEndHeaders) {
+		return c.header(h.stream, p, end)
+	}
+	c.headers.stream, c.headers.endStream, c.headers.frames = h.stream, end, 0
+	c.headers.block = append(c.headers.block[:0], p...)
+	return nil
+}
+
+func (c *conn) onContinuation(h frameHeader) error {
+	hd := &c.headers
+	if hd.stream == 0 {
+		return connError{http2.ErrCodeProtocol, "CONTINUATION of nothing"}
+	}
+	p, err := c.fragment(h)
+	if err != nil {
+		return err
+	}
+	if hd.frames++; len(hd.block)+len(p) > maxHeaderBlock || hd.frames > maxHeaderFrames {
+		return connError{http2.ErrCodeEnhanceYourCalm, "a header is too large"}
+	}
+	hd.block = append(hd.block, p...)
+	if !h.flags.Has(http2.FlagContinuationEndHeaders) {
+		return nil
+	}
+	stream, block := hd.stream, hd.block
+	hd.stream, hd.block = 0, nil
+	return c.header(stream, block, hd.endStream)
+}
+
+// fragment reads a part of a header block.
+func (c *conn) fragment(h frameHeader) ([]byte, error) {
+	switch {
+	case h.length <= inputSize/2:
+		return c.in.take(h.length)
+	case h.length > maxHeaderBlock:
+		return nil, connError{http2.ErrCodeEnhanceYourCalm, "a header is too large"}
+	}
+	b := make([]byte, h.length)
+	return b, c.in.fill(b)
+}
+
+// header handles a header that is complete: it begins a call, or ends what the
+// client sends.
+func (c *conn) header(id uint32, block []byte, endStream bool) error {
+	if id%2 == 0 {
+		return connError{http2.ErrCodeProtocol, "a client's stream has an even number"}
+	}
+	if id <= c.lastID {
+		return c.trailers(id, block, endStream)
+	}
+	r, err := c.headers.parse(c.server, block)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.lastID = id
+	c.mu.Unlock()
+	if r.malformed {
+		c.reset(id, http2.ErrCodeProtocol)
+		return nil
+	}
+	s, crowded := c.open(id, r, endStream)
+	if s != nil {
+		c.begin(s, endStream)
+	}
+	if crowded {
+		c.throttle()
+	}
+	return nil
+}
+
+// trailers handles a header that is not the first of its stream.
+func (c *conn) trailers(id uint32, block []byte, endStream bool) error {
+	s := c.lookup(id)
+	if s == nil {
+		return connError{http2.ErrCodeProtocol, "HEADERS of a stream that is over or was passed over"}
+	}
+	if err := c.headers.decode(block); err != nil {
+		return err
+	}
+	switch {
+	case s.remoteClosed:
+		c.reset(id, http2.ErrCodeStreamClosed)
+	case !endStream || c.headers.invalid:
+		c.reset(id, http2.ErrCodeProtocol)
+	default:
+		c.remoteEnd(s)
+	}
+	return nil
+}
+
+var (
+	errDeadline  = status.Error(codes.DeadlineExceeded, context.DeadlineExceeded.Error())
+	errCancelled = status.Error(codes.Canceled, context.Canceled.Error())
+)
+
+// open makes a call of a request, or answers it at once and returns nil. It
+// also says whether the reader must wait.
+func (c *conn) open(id uint32, r *request, endStream bool) (_ *call, crowded bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	crowded = c.crowdedLocked()
+	limit := c.server.opt.MaxStreams
+	switch {
+	case c.state >= connLingering:
+		return nil, false
+	case c.state != connOpen, limit > 0 && len(c.streams)+c.cutOff >= int(limit):
+		c.putLocked(appendNumber(c.out.buf, http2.FrameRSTStream, id, uint32(http2.ErrCodeRefusedStream)))
+		return nil, crowded
+	}
+	refusal := r.refusal
+	if refusal == nil && r.timed && r.timeout <= 0 {
+		refusal = &refusalDeadline
+	}
+	if refusal != nil {
+		before := c.out.size
+		c.refuseLocked(id, r, refusal, endStream)
+		c.control += c.out.size - before
+		c.kickLocked()
+		return nil, crowded
+	}
+	s := &call{conn: c, id: id, req: r, remoteClosed: endStream, inWindow: streamWindow, outWindow: c.settings.window}
+	s.Bind((*callContext)(s))
+	if by := r.decompressor; by != nil {
+		s.compressor, s.compress = by, by.Name()
+	}
+	c.streams[id] = s
+	if r.timed {
+		s.limit(r.timeout)
+	}
+	return s, crowded
+}
+
+var refusalDeadline = refusal{200, status.Convert(errDeadline)}
+
+// begin has the call run, unless its message must come first.
+func (c *conn) begin(s *call, endStream bool) {
+	c.current = s
+	m := s.req.method
+	switch {
+	case m == nil: // a worker says why
+		s.assembly.fault = errNoMessage // nobody reads what arrives
+		c.run(s)
+	case m.clientStreams:
+		s.inbox = newInbox()
+		c.run(s)
+	}
+	if endStream {
+		c.ended(s)
+	}
+}
+
+// run hands a call to a worker.
+func (c *conn) run(s *call) {
+	s.started = true
+	c.mu.Lock()
+	gone := s.ended.Load()
+	s.running = !gone
+	c.mu.Unlock()
+	if gone {
+		return
+	}
+	c.server.handlers.Add(1)
+	c.server.workers.run(s)
+}
+
+// remoteEnd notes that the client has sent all.
+func (c *conn) remoteEnd(s *call) {
+	c.mu.Lock()
+	s.remoteClosed = true
+	c.mu.Unlock()
+	c.ended(s)
+}
+
+// ended has a call run whose message was waited for, or ends its stream of
+// messages.
+func (c *conn) ended(s *call) {
+	if n := s.req.length; n >= 0 && n != s.received {
+		c.reset(s.id, http2.ErrCodeProtocol)
+		return
+	}
+	if s.assembly.prefixN > 0 && s.assembly.fault == nil {
+		s.fail(errBrokenOff)
+		return
+	}
+	switch {
+	case s.inbox != nil:
+		s.inbox.finish()
+	case !s.started:
+		if !s.message.there {
+			s.inErr = errNoMessage
+		}
+		c.run(s)
+	}
+}
+
+// expire ends a call at its deadline. It is called when the context has ended,
+// for whatever reason.
+func (c *call) expire() {
+	if c.Err() != context.DeadlineExceeded {
+		return
+	}
+	n := c.conn
+	n.mu.Lock()
+	if c.ended.Load() {
+		n.mu.Unlock()
+		return
+	}
+	if c.sending {
+		n.out.settle(appendNumber(n.out.buf, http2.FrameRSTStream, c.id, uint32(http2.ErrCodeCancel)))
+		n.removeLocked(c)
+	} else {
+		running := c.running
+		n.finishLocked(c, status.Convert(errDeadline))
+		if running { // it runs on without a stream
+			c.running, c.cutOff = true, true
+			n.cutOff++
+		}
+	}
+	n.kickLocked()
+	n.mu.Unlock()
+	c.cut()
+}

@@ -1,0 +1,88 @@
+package grpcserver
+
+import (
+	"net"
+
+	"google.golang.org/grpc/mem"
+)
+
+// An output gathers frames for one write. Small ones are copied into one
+// buffer; large payloads stay where they are and are held until they are out.
+type output struct {
+	buf     []byte
+	inserts []insert
+	size    int         // bytes of both
+	vector  net.Buffers // memory for write
+	rest    net.Buffers // what write has still to send
+}
+
+// An insert is a payload that goes out after the first at bytes of the buffer.
+type insert struct {
+	at    int
+	data  []byte
+	owner mem.Buffer
+}
+
+// copySize is how large a payload may be to be copied: a further entry of the
+// system call's list and holding it cost about as much.
+const copySize = 4 << 10
+
+// keepSize is how much memory an idle connection keeps for its output.
+const keepSize = 64 << 10
+
+// empty reports whether there is nothing to write.
+func (o *output) empty() bool { return o.size == 0 }
+
+// settle counts what was appended to buf.
+func (o *output) settle(b []byte) {
+	o.size += len(b) - len(o.buf)
+	o.buf = b
+}
+
+// payload appends a part of owner's data.
+func (o *output) payload(data []byte, owner mem.Buffer) {
+	o.size += len(data)
+	if len(data) <= copySize {
+		o.buf = append(o.buf, data...)
+		return
+	}
+	owner.Ref()
+	o.inserts = append(o.inserts, insert{len(o.buf), data, owner})
+}
+
+// write sends everything.
+func (o *output) write(conn net.Conn) error {
+	if len(o.inserts) == 0 {
+		_, err := conn.Write(o.buf)
+		return err
+	}
+	list := o.vector[:0]
+	from := 0
+	for i := range o.inserts {
+		if at := o.inserts[i].at; at > from {
+			list = append(list, o.buf[from:at])
+			from = at
+		}
+		list = append(list, o.inserts[i].data)
+	}
+	if from < len(o.buf) {
+		list = append(list, o.buf[from:])
+	}
+	o.vector, o.rest = list[:0], list
+	_, err := o.rest.WriteTo(conn)
+	return err
+}
+
+// reset empties the output and lets go of what it held.
+func (o *output) reset() {
+	for i := range o.inserts {
+		o.inserts[i].owner.Free()
+	}
+	clear(o.inserts)
+	clear(o.vector[:cap(o.vector)])
+	o.rest = nil
+	o.inserts, o.buf, o.size = o.inserts[:0], o.buf[:0], 0
+	if cap(o.buf) > keepSize {
+		o.buf = nil
+	}
+}

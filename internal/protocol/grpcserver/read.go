@@ -1,0 +1,254 @@
+package grpcserver
+
+import (
+	"encoding/binary"
+
+	"golang.org/x/net/http2"
+)
+
+// read handles frames until the connection ends, and returns why.
+func (c *conn) read() error {
+	for {
+		if err := c.frame(); err != nil {
+			return err
+		}
+	}
+}
+
+// frame handles one frame.
+func (c *conn) frame() error {
+	b, err := c.in.take(frameHeaderLen)
+	if err != nil {
+		return err
+	}
+	h := parseFrameHeader(b)
+	if h.length > maxFrame {
+		return connError{http2.ErrCodeFrameSize, "a frame is larger than SETTINGS_MAX_FRAME_SIZE"}
+	}
+	if open := c.headers.stream; open != 0 && (h.kind != http2.FrameContinuation || h.stream != open) {
+		return connError{http2.ErrCodeProtocol, "a header block is broken off"}
+	}
+	switch h.kind {
+	case http2.FrameData:
+		return c.onData(h)
+	case http2.FrameHeaders:
+		return c.onHeaders(h)
+	case http2.FrameContinuation:
+		return c.onContinuation(h)
+	case http2.FrameRSTStream:
+		return c.onReset(h)
+	case http2.FrameWindowUpdate:
+		return c.onWindowUpdate(h)
+	case http2.FrameSettings:
+		return c.onSettings(h)
+	case http2.FramePing:
+		return c.onPing(h)
+	case http2.FramePriority:
+		return c.onPriority(h)
+	case http2.FrameGoAway:
+		return c.onGoAway(h)
+	case http2.FramePushPromise:
+		return connError{http2.ErrCodeProtocol, "a client does not push"}
+	}
+	return c.in.discard(h.length)
+}
+
+// fixed reads the payload of a frame that must have n bytes and belong to a
+// stream, or to none.
+func (c *conn) fixed(h frameHeader, n int, ofStream bool) ([]byte, error) {
+	switch {
+	case h.length != n:
+		return nil, connError{http2.ErrCodeFrameSize, h.kind.String() + " has a wrong length"}
+	case ofStream != (h.stream != 0):
+		return nil, connError{http2.ErrCodeProtocol, h.kind.String() + " for a wrong stream"}
+	}
+	return c.in.take(n)
+}
+
+// lookup returns the call of a stream, nil when it is over.
+func (c *conn) lookup(id uint32) *call {
+	if s := c.current; s != nil && s.id == id && !s.ended.Load() {
+		return s
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.current = c.streams[id]
+	return c.current
+}
+
+// idle reports whether a stream was never opened. Only the reader opens them.
+func (c *conn) idle(id uint32) bool { return id%2 == 0 || id > c.lastID }
+
+// reset ends a stream from our side, with the call on it if there is one.
+func (c *conn) reset(id uint32, code http2.ErrCode) {
+	c.mu.Lock()
+	s := c.streams[id]
+	if s != nil {
+		c.removeLocked(s)
+	}
+	c.putLocked(appendNumber(c.out.buf, http2.FrameRSTStream, id, uint32(code)))
+	c.mu.Unlock()
+	if s != nil {
+		s.cut()
+	}
+	c.throttle()
+}
+
+func (c *conn) onReset(h frameHeader) error {
+	if _, err := c.fixed(h, resetLen, true); err != nil {
+		return err
+	}
+	if c.idle(h.stream) {
+		return connError{http2.ErrCodeProtocol, "RST_STREAM of an idle stream"}
+	}
+	if s := c.lookup(h.stream); s != nil {
+		c.mu.Lock()
+		c.removeLocked(s)
+		c.mu.Unlock()
+		s.cut()
+		c.throttle()
+	}
+	return nil
+}
+
+func (c *conn) onWindowUpdate(h frameHeader) error {
+	b, err := c.fixed(h, windowUpdateLen, h.stream != 0)
+	if err != nil {
+		return err
+	}
+	n := int64(binary.BigEndian.Uint32(b) & maxWindow)
+	if h.stream == 0 {
+		return c.widen(n)
+	}
+	if c.idle(h.stream) {
+		return connError{http2.ErrCodeProtocol, "WINDOW_UPDATE of an idle stream"}
+	}
+	s := c.lookup(h.stream)
+	switch {
+	case s == nil:
+	case n == 0:
+		c.reset(h.stream, http2.ErrCodeProtocol)
+	case !c.widenStream(s, n):
+		c.reset(h.stream, http2.ErrCodeFlowControl)
+	}
+	return nil
+}
+
+// widen lets us send n bytes more on the connection.
+func (c *conn) widen(n int64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.outWindow += n
+	switch {
+	case n == 0:
+		return connError{http2.ErrCodeProtocol, "WINDOW_UPDATE by nothing"}
+	case c.outWindow > maxWindow:
+		return connError{http2.ErrCodeFlowControl, "the connection's window is too large"}
+	}
+	c.wakeBlockedLocked()
+	return nil
+}
+
+// widenStream lets us send n bytes more for a call, unless that is too much.
+func (c *conn) widenStream(s *call, n int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s.outWindow += n; s.outWindow > maxWindow {
+		return false
+	}
+	s.wakeLocked()
+	return true
+}
+
+func (c *conn) onPriority(h frameHeader) error {
+	if h.stream == 0 {
+		return connError{http2.ErrCodeProtocol, "PRIORITY of no stream"}
+	}
+	if h.length != priorityLen {
+		if err := c.in.discard(h.length); err != nil {
+			return err
+		}
+		c.reset(h.stream, http2.ErrCodeFrameSize)
+		return nil
+	}
+	b, err := c.in.take(priorityLen)
+	if err == nil && dependsOnItself(b, h.stream) {
+		c.reset(h.stream, http2.ErrCodeProtocol)
+	}
+	return err
+}
+
+// dependsOnItself reports whether a stream's priority refers to itself.
+func dependsOnItself(b []byte, stream uint32) bool {
+	return binary.BigEndian.Uint32(b)&maxWindow == stream
+}
+
+func (c *conn) onGoAway(h frameHeader) error {
+	if h.stream != 0 || h.length < goAwayLen {
+		return connError{http2.ErrCodeProtocol, "GOAWAY is malformed"}
+	}
+	return c.in.discard(h.length) // the client will hang up when it is done
+}
+
+func (c *conn) onSettings(h frameHeader) error {
+	ack := h.flags.Has(http2.FlagSettingsAck)
+	switch {
+	case h.stream != 0:
+		return connError{http2.ErrCodeProtocol, "SETTINGS of a stream"}
+	case ack && h.length != 0, h.length%settingLen != 0:
+		return connError{http2.ErrCodeFrameSize, "SETTINGS has a wrong length"}
+	case h.length > minMaxFrame:
+		return connError{http2.ErrCodeEnhanceYourCalm, "too many settings"}
+	case ack:
+		return nil
+	}
+	b, err := c.in.take(h.length)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	for ; len(b) > 0; b = b[settingLen:] {
+		if err := c.setLocked(http2.SettingID(binary.BigEndian.Uint16(b)), binary.BigEndian.Uint32(b[2:])); err != nil {
+			c.mu.Unlock()
+			return err
+		}
+	}
+	c.putLocked(appendFrameHeader(c.out.buf, 0, http2.FrameSettings, http2.FlagSettingsAck, 0))
+	c.mu.Unlock()
+	c.throttle()
+	return nil
+}
+
+// setLocked heeds one of the client's settings.
+func (c *conn) setLocked(id http2.SettingID, v uint32) error {
+	switch id {
+	case http2.SettingHeaderTableSize:
+		if v < defaultTable && !c.indexing.off {
+			c.indexing = indexing{off: true, tell: true}
+		}
+	case http2.SettingEnablePush:
+		if v > 1 {
+			return connError{http2.ErrCodeProtocol, "SETTINGS_ENABLE_PUSH is neither 0 nor 1"}
+		}
+	case http2.SettingInitialWindowSize:
+		if v > maxWindow {
+			return connError{http2.ErrCodeFlowControl, "SETTINGS_INITIAL_WINDOW_SIZE is too large"}
+		}
+		by := int64(v) - c.settings.window
+		c.settings.window = int64(v)
+		for _, s := range c.streams {
+			if s.outWindow += by; s.outWindow > maxWindow {
+				return connError{http2.ErrCodeFlowControl, "a stream's window is too large"}
+			}
+		}
+		c.wakeBlockedLocked()
+	case http2.SettingMaxFrameSize:
+		if v < minMaxFrame || v > maxMaxFrame {
+			return connError{http2.ErrCodeProtocol, "SETTINGS_MAX_FRAME_SIZE is out of range"}
+		}
+		c.settings.maxFrame = int(v)
+	case http2.SettingMaxHeaderListSize:
+		c.settings.maxHeaderList = int64(v)
+	}
+	return nil
+}

@@ -1,0 +1,278 @@
+// Package grpcserver serves gRPC over HTTP/2 with little to do for each call.
+// It takes the place of grpc-go's server and keeps grpc-go's terms: services
+// are registered by their grpc.ServiceDesc, handlers get a grpc.ServerStream,
+// statuses, metadata, codecs and compressors are grpc-go's own.
+//
+// A connection has one goroutine that reads. A call is handed over once: to a
+// goroutine kept ready for it, when its request has arrived as a whole (when its
+// header has, if the client sends a stream). The goroutine that has an answer
+// writes it itself, in one piece; others that have one meanwhile leave theirs to
+// it. A call takes one allocation here.
+//
+// New builds a Server, Serve runs it on a listener, GracefulStop and Stop end
+// it. All methods may be called from any goroutine, but services must be
+// registered before Serve.
+package grpcserver
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"reflect"
+	"runtime"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/mem"
+)
+
+// Options are the settings of a server. A zero value means the default.
+type Options struct {
+	// Codec reads and writes all messages; the default is protobuf's.
+	Codec encoding.CodecV2
+	// Buffers lends memory for messages; the default is grpc-go's pool.
+	Buffers mem.BufferPool
+	// MaxReceive and MaxSend bound a message, in bytes. There is no default.
+	MaxReceive, MaxSend int
+	// MaxStreams bounds the calls in flight on a connection; zero means no
+	// bound.
+	MaxStreams uint32
+	// Workers is how many goroutines are kept ready for calls; the default is
+	// four for each processor.
+	Workers int
+	// ConnectionTimeout bounds the handshake of a new connection; the default
+	// is 20 s.
+	ConnectionTimeout time.Duration
+	// Interceptor stands around unary calls whose handlers call it; nil for
+	// none.
+	Interceptor grpc.UnaryServerInterceptor
+	// Keepalive and Enforcement mean what they mean to grpc-go, with the same
+	// defaults; MaxConnectionIdle is not used.
+	Keepalive   keepalive.ServerParameters
+	Enforcement keepalive.EnforcementPolicy
+	// Credentials secure connections; nil for none.
+	Credentials credentials.TransportCredentials
+	Log         *slog.Logger // nil logs nothing
+}
+
+// withDefaults returns the options with every default filled in.
+func (o Options) withDefaults() Options {
+	if o.Codec == nil {
+		o.Codec = encoding.GetCodecV2(proto.Name)
+	}
+	if o.Buffers == nil {
+		o.Buffers = mem.DefaultBufferPool()
+	}
+	if o.Workers == 0 {
+		o.Workers = 4 * runtime.GOMAXPROCS(0)
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	set := func(d *time.Duration, def time.Duration) {
+		if *d == 0 {
+			*d = def
+		}
+	}
+	set(&o.ConnectionTimeout, 20*time.Second)
+	set(&o.Keepalive.Time, 2*time.Hour)
+	set(&o.Keepalive.Timeout, 20*time.Second)
+	set(&o.Enforcement.MinTime, 5*time.Minute)
+	return o
+}
+
+// A Server answers gRPC calls.
+type Server struct {
+	opt      Options
+	services map[string]*service
+	methods  map[string]*method // by their full name
+	workers  workers
+	handlers sync.WaitGroup // calls that run, on connections or cut off from them
+
+	mu        sync.Mutex // protects the fields below
+	listeners map[net.Listener]struct{}
+	conns     map[*conn]struct{}
+	open      sync.WaitGroup // connections, from before their handshake
+	stopped   bool           // takes no more connections
+}
+
+// A service is what was registered.
+type service struct {
+	desc *grpc.ServiceDesc
+	impl any
+}
+
+// A method is one of a service's.
+type method struct {
+	name          string // in full
+	impl          any
+	unary         grpc.MethodHandler // one of the two is set
+	stream        grpc.StreamHandler
+	clientStreams bool
+}
+
+// New returns a server without services.
+func New(opt Options) *Server {
+	s := &Server{
+		opt:       opt.withDefaults(),
+		services:  make(map[string]*service),
+		methods:   make(map[string]*method),
+		listeners: make(map[net.Listener]struct{}),
+		conns:     make(map[*conn]struct{}),
+	}
+	s.workers.max = s.opt.Workers
+	return s
+}
+
+// RegisterService adds a service. It panics when one of that name is there or
+// impl does not implement it. It must not be called once the server serves.
+func (s *Server) RegisterService(desc *grpc.ServiceDesc, impl any) {
+	if impl != nil {
+		if want := reflect.TypeOf(desc.HandlerType).Elem(); !reflect.TypeOf(impl).Implements(want) {
+			panic(fmt.Sprintf("BUG: service %s: %T does not implement %v", desc.ServiceName, impl, want))
+		}
+	}
+	if _, ok := s.services[desc.ServiceName]; ok {
+		panic(fmt.Sprintf("BUG: service %s is registered twice", desc.ServiceName))
+	}
+	s.services[desc.ServiceName] = &service{desc, impl}
+	for i := range desc.Methods {
+		d := &desc.Methods[i]
+		name := "/" + desc.ServiceName + "/" + d.MethodName
+		s.methods[name] = &method{name: name, impl: impl, unary: d.Handler}
+	}
+	for i := range desc.Streams {
+		d := &desc.Streams[i]
+		name := "/" + desc.ServiceName + "/" + d.StreamName
+		s.methods[name] = &method{name: name, impl: impl, stream: d.Handler, clientStreams: d.ClientStreams}
+	}
+}
+
+// GetServiceInfo returns what is registered, for the reflection service.
+func (s *Server) GetServiceInfo() map[string]grpc.ServiceInfo {
+	all := make(map[string]grpc.ServiceInfo, len(s.services))
+	for name, svc := range s.services {
+		info := grpc.ServiceInfo{Metadata: svc.desc.Metadata}
+		for i := range svc.desc.Methods {
+			info.Methods = append(info.Methods, grpc.MethodInfo{Name: svc.desc.Methods[i].MethodName})
+		}
+		for i := range svc.desc.Streams {
+			d := &svc.desc.Streams[i]
+			info.Methods = append(info.Methods, grpc.MethodInfo{Name: d.StreamName, IsClientStream: d.ClientStreams, IsServerStream: d.ServerStreams})
+		}
+		all[name] = info
+	}
+	return all
+}
+
+// Serve accepts connections on l, which it owns, until the server stops or l
+// fails for good. It returns nil when the server was stopped.
+func (s *Server) Serve(l net.Listener) error {
+	if !s.listen(l) {
+		return l.Close()
+	}
+	defer s.unlisten(l)
+	var pause time.Duration
+	for {
+		nc, err := l.Accept()
+		if err == nil {
+			pause = 0
+			s.start(nc)
+			continue
+		}
+		if s.ending() {
+			return nil
+		}
+		var temporary interface{ Temporary() bool }
+		if !errors.As(err, &temporary) || !temporary.Temporary() {
+			return err
+		}
+		// Such as no file descriptor left: one may come free.
+		pause = min(max(2*pause, 5*time.Millisecond), time.Second)
+		time.Sleep(pause)
+	}
+}
+
+func (s *Server) listen(l net.Listener) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return false
+	}
+	s.listeners[l] = struct{}{}
+	return true
+}
+
+func (s *Server) unlisten(l net.Listener) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.listeners, l)
+	_ = l.Close()
+}
+
+func (s *Server) ending() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stopped
+}
+
+// start serves a connection on a goroutine of its own.
+func (s *Server) start(nc net.Conn) {
+	c := newConn(s, nc)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		_ = nc.Close()
+		return
+	}
+	s.conns[c] = struct{}{}
+	s.open.Add(1)
+	go func() {
+		defer s.forget(c)
+		c.serve()
+	}()
+}
+
+func (s *Server) forget(c *conn) {
+	s.mu.Lock()
+	delete(s.conns, c)
+	s.mu.Unlock()
+	s.open.Done()
+}
+
+// GracefulStop takes no more connections and calls, and returns when those in
+// flight are over. Stop ends the wait.
+func (s *Server) GracefulStop() {
+	s.stop(func(c *conn) { c.drain("graceful_stop") })
+}
+
+// Stop closes all listeners and connections and returns when no call runs any
+// more.
+func (s *Server) Stop() {
+	s.stop((*conn).end)
+}
+
+func (s *Server) stop(each func(*conn)) {
+	s.mu.Lock()
+	s.stopped = true
+	for l := range s.listeners {
+		_ = l.Close()
+	}
+	conns := make([]*conn, 0, len(s.conns))
+	for c := range s.conns {
+		conns = append(conns, c)
+	}
+	s.mu.Unlock()
+	for _, c := range conns {
+		each(c)
+	}
+	s.open.Wait()
+	s.handlers.Wait()
+	s.workers.end()
+}

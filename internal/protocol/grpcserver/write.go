@@ -1,0 +1,179 @@
+package grpcserver
+
+import (
+	"runtime"
+
+	"golang.org/x/net/http2"
+	"google.golang.org/grpc/mem"
+)
+
+// These bound what a client that does not read makes the server hold:
+// maxPending is how much may wait to be written before those wait who send
+// messages, maxControl how much the reader may add before it waits; it also
+// waits, and lets no more calls in, when the ends of calls pile up.
+const (
+	maxPending = 1 << 20
+	maxControl = 64 << 10
+)
+
+// flushLocked writes what is put out, or leaves it to the goroutine that is
+// writing. It lets go of the mutex meanwhile and may block: the goroutine that
+// reads uses kickLocked.
+func (c *conn) flushLocked() {
+	if c.writing {
+		return
+	}
+	c.writing = true
+	if len(c.streams) > 0 {
+		// Others of the same batch may be about to answer: one write does for all.
+		c.mu.Unlock()
+		runtime.Gosched()
+		c.mu.Lock()
+	}
+	c.writeLocked()
+}
+
+// kickLocked is flushLocked on another goroutine.
+func (c *conn) kickLocked() {
+	if c.writing || c.state == connClosed {
+		return
+	}
+	c.writing = true
+	c.server.handlers.Go(func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.writeLocked()
+	})
+}
+
+// writeLocked writes until there is nothing to write. The caller has set
+// writing.
+func (c *conn) writeLocked() {
+	for !c.out.empty() && c.state != connClosed {
+		c.out, c.spare = c.spare, c.out
+		c.control = 0
+		c.mu.Unlock()
+		err := c.spare.write(c.nc)
+		c.spare.reset()
+		if err != nil {
+			c.end()
+		}
+		c.mu.Lock()
+		c.wakeBlockedLocked()
+		c.readable.Broadcast()
+	}
+	c.writing = false
+	switch c.state {
+	case connClosed:
+		c.out.reset()
+	case connLingering:
+		if half, ok := c.nc.(interface{ CloseWrite() error }); ok {
+			_ = half.CloseWrite()
+		}
+	}
+}
+
+// wakeBlockedLocked lets those look again who wait for a window or for room.
+func (c *conn) wakeBlockedLocked() {
+	for s := range c.blocked {
+		s.wakeLocked()
+	}
+}
+
+// putLocked puts out a small frame that the reader owes the client.
+func (c *conn) putLocked(b []byte) {
+	if c.state >= connLingering {
+		return
+	}
+	c.control += len(b) - len(c.out.buf)
+	c.out.settle(b)
+	c.kickLocked()
+}
+
+// throttle holds the reader up while too much waits because of it.
+func (c *conn) throttle() {
+	c.mu.Lock()
+	for c.state != connClosed && c.crowdedLocked() {
+		c.readable.Wait()
+	}
+	c.mu.Unlock()
+}
+
+func (c *conn) crowdedLocked() bool {
+	return c.control > maxControl || c.cutOff > maxCutOff || c.out.size > 2*maxPending
+}
+
+// maxCutOff is how many calls of a connection may run on after the client has
+// reset them.
+const maxCutOff = 1000
+
+// sendLocked puts out a message, with the header before it if that is not out.
+// It waits while the client's windows are closed.
+func (c *conn) sendLocked(s *call, data mem.BufferSlice, compressed bool) error {
+	if !s.ended.Load() && !s.headerSent {
+		c.headerLocked(s)
+	}
+	size := data.Len()
+	m := cursor{data: data, prefix: [prefixLen]byte{0, byte(size >> 24), byte(size >> 16), byte(size >> 8), byte(size)}}
+	if compressed {
+		m.prefix[0] = 1
+	}
+	for left := int64(prefixLen + size); left > 0; {
+		if s.ended.Load() {
+			return errCancelled
+		}
+		n := min(left, s.outWindow, c.outWindow, int64(c.settings.maxFrame))
+		if n <= 0 || c.out.size >= maxPending {
+			c.awaitLocked(s)
+			continue
+		}
+		s.outWindow -= n
+		c.outWindow -= n
+		left -= n
+		s.sending = left > 0
+		c.out.settle(appendFrameHeader(c.out.buf, int(n), http2.FrameData, 0, s.id))
+		m.copy(&c.out, int(n))
+		c.answered = true
+	}
+	return nil
+}
+
+// awaitLocked waits for a window, for room, or for the end of the call.
+func (c *conn) awaitLocked(s *call) {
+	if s.wake == nil {
+		s.wake = make(chan struct{}, 1)
+	}
+	c.blocked[s] = struct{}{}
+	c.flushLocked()
+	c.mu.Unlock()
+	<-s.wake
+	c.mu.Lock()
+	delete(c.blocked, s)
+}
+
+// A cursor goes through a message as it stands on the wire.
+type cursor struct {
+	prefix  [prefixLen]byte
+	prefixN int
+	data    mem.BufferSlice
+	at      int // in the first of data
+}
+
+// copy puts the next n bytes out.
+func (m *cursor) copy(o *output, n int) {
+	if m.prefixN < prefixLen {
+		part := m.prefix[m.prefixN:min(prefixLen, m.prefixN+n)]
+		o.settle(append(o.buf, part...))
+		m.prefixN += len(part)
+		n -= len(part)
+	}
+	for n > 0 {
+		b := m.data[0].ReadOnlyData()[m.at:]
+		part := b[:min(n, len(b))]
+		o.payload(part, m.data[0])
+		n -= len(part)
+		if m.at += len(part); len(part) == len(b) {
+			m.data, m.at = m.data[1:], 0
+		}
+	}
+}
