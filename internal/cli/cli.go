@@ -84,62 +84,30 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "shoal",
 		Short: "An inference server that gathers small requests into batches",
-		Long: `Shoal serves ONNX models over the KServe v2 protocol, HTTP and gRPC, from the
-same model repositories and to the same clients as NVIDIA Triton.`,
+		Long: `Shoal serves ONNX and Python models over the KServe v2 protocol, HTTP and gRPC,
+from the same model repositories and to the same clients as NVIDIA Triton.`,
 		Example: `  shoal runtime install                    get ONNX Runtime, once
   shoal serve --demo                       try it without any files
   shoal serve --model-repository ./models  serve your own models
+  shoal serve --model mean.py              serve one file
   shoal perf -m digits                     measure a model of it
   shoal top                                watch how it is doing`,
 		Version:       Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
+		Args:          noArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate("shoal {{.Version}}\n")
 	root.SetFlagErrorFunc(flagMisused)
 	root.AddCommand(newServe(shoalDefaults), newPerf(), newTop(), newRuntime())
-	for _, c := range append(root.Commands(), root) {
-		checkArgs(c)
+	root.InitDefaultCompletionCmd()
+	if c, _, err := root.Find([]string{"completion"}); err == nil { // a shell that is none of these is a misuse
+		c.Args, c.RunE = noArgs, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	}
+	checkArgs(root)
 	return root
 }
-
-// checkArgs makes surplus arguments a misuse rather than a failure.
-func checkArgs(c *cobra.Command) {
-	check := c.Args
-	c.Args = func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
-			return misused(cmd, err)
-		}
-		return nil
-	}
-	for _, sub := range c.Commands() {
-		checkArgs(sub)
-	}
-}
-
-// A misuseError is a fault in how a command was called.
-type misuseError struct {
-	command string
-	code    int
-	err     error
-}
-
-func (e *misuseError) Error() string { return e.err.Error() }
-func (e *misuseError) Unwrap() error { return e.err }
-
-func misused(cmd *cobra.Command, err error) error {
-	code := exitMisuse
-	if own, err := strconv.Atoi(cmd.Annotations[misuseKey]); err == nil {
-		code = own
-	}
-	return &misuseError{command: cmd.CommandPath(), code: code, err: err}
-}
-
-// misuseKey annotates a command that has an exit code of its own for misuse.
-const misuseKey = "shoal_misuse"
 
 // An exitError ends the process with a code; what is to be said was said.
 type exitError struct{ code int }

@@ -15,7 +15,12 @@ import (
 func flagMisused(cmd *cobra.Command, err error) error {
 	var invalid *pflag.InvalidValueError
 	var missing *pflag.ValueRequiredError
+	var unknown *pflag.NotExistError
 	switch {
+	case errors.As(err, &unknown):
+		if near := nearest(unknown.GetSpecifiedName(), flagNames(cmd.Flags())); near != "" {
+			err = fmt.Errorf("%w; did you mean --%s?", err, near)
+		}
 	case errors.As(err, &invalid):
 		err = fmt.Errorf("%s is %q: %s", flagName(invalid.GetFlag()), invalid.GetValue(), wantedValue(invalid))
 	case errors.As(err, &missing):

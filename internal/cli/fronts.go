@@ -87,12 +87,11 @@ func (f *metricsFlags) endpoint(httpAddress string) endpoint {
 	return endpoint{"metrics", address, f.port, false, "--metrics-address", "--metrics-port"}
 }
 
-func (f *serveFlags) startHTTP(l *life, e *engine.Engine, ln net.Listener) (front, error) {
-	h := &f.http
+// options returns what the flags ask for, with their faults all at once.
+func (h *httpFlags) options() (kservehttp.Options, error) {
 	opt := kservehttp.Options{
 		MaxInputSize: h.maxInput, MaxBodySize: h.maxBody, MaxHeaderSize: h.maxHeader, MaxConnections: h.maxConnections,
 		IdleTimeout: seconds(h.idleTimeout), HeaderTimeout: seconds(h.headerTimeout), StallTimeout: seconds(h.bodyTimeout),
-		Log: l.log,
 	}
 	var errs []error
 	var err error
@@ -106,10 +105,16 @@ func (f *serveFlags) startHTTP(l *life, e *engine.Engine, ln net.Listener) (fron
 		}
 		opt.Restrictions = append(opt.Restrictions, rule)
 	}
-	if err := errors.Join(errs...); err != nil {
+	return opt, errors.Join(errs...)
+}
+
+func (f *serveFlags) startHTTP(l *life, e *engine.Engine, ln net.Listener) (front, error) {
+	opt, err := f.http.options()
+	if err != nil {
 		_ = ln.Close()
 		return front{}, err
 	}
+	opt.Log = l.log
 	s, err := kservehttp.Start(opt, e, ln)
 	if err != nil {
 		return front{}, err
@@ -117,15 +122,14 @@ func (f *serveFlags) startHTTP(l *life, e *engine.Engine, ln net.Listener) (fron
 	return front{"http", s.Close}, nil
 }
 
-func (f *serveFlags) startGRPC(l *life, e *engine.Engine, ln net.Listener) (front, error) {
-	g := &f.grpc
+// options returns what the flags ask for, with their faults all at once.
+func (g *grpcFlags) options() (kservegrpc.Options, error) {
 	opt := kservegrpc.Options{
 		MaxMessage: g.maxMessage,
 		Keepalive: kservegrpc.Keepalive{
 			Time: millis(g.keepalive), Timeout: millis(g.keepaliveWait), PermitWithoutCalls: g.permitNoCalls,
 			MinPingInterval: millis(g.minPing), MaxAge: millis(g.maxAge), MaxAgeGrace: millis(g.maxAgeGrace),
 		},
-		Log: l.log,
 	}
 	if g.ssl || g.sslMutual {
 		opt.TLS = kservegrpc.TLS{Use: true, Mutual: g.sslMutual, Cert: g.cert, Key: g.key, Root: g.root}
@@ -145,10 +149,16 @@ func (f *serveFlags) startGRPC(l *life, e *engine.Engine, ln net.Listener) (fron
 	if opt.ForwardHeaders, err = pattern("--grpc-header-forward-pattern", g.forward); err != nil {
 		errs = append(errs, err)
 	}
-	if err := errors.Join(errs...); err != nil {
+	return opt, errors.Join(errs...)
+}
+
+func (f *serveFlags) startGRPC(l *life, e *engine.Engine, ln net.Listener) (front, error) {
+	opt, err := f.grpc.options()
+	if err != nil {
 		_ = ln.Close()
 		return front{}, err
 	}
+	opt.Log = l.log
 	s, err := kservegrpc.Start(opt, e, ln)
 	if err != nil {
 		return front{}, err

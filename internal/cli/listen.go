@@ -32,9 +32,6 @@ func (e endpoint) listen(ctx context.Context) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(e.address, unixPrefix); ok {
 		return e.listenUnix(ctx, path)
 	}
-	if e.port < 0 || e.port > 65535 {
-		return nil, fmt.Errorf("%s is %d, want a port from 0 to 65535", e.portFlag, e.port)
-	}
 	cfg := net.ListenConfig{}
 	if e.reuse {
 		cfg.Control = reusePort

@@ -28,6 +28,17 @@ func (l *logFlags) add(g *flagGroup) {
 	g.toggle(&l.json, "log-json", "log JSON lines")
 }
 
+// utcFormat is the --log-format whose times are UTC.
+const utcFormat = "ISO8601"
+
+// check finds faults in the values.
+func (l *logFlags) check() error {
+	if l.format != "default" && l.format != utcFormat {
+		return fmt.Errorf("--log-format is %q, want default or %s", l.format, utcFormat)
+	}
+	return nil
+}
+
 // open returns the logger and a function that closes its file.
 func (l *logFlags) open(stderr io.Writer) (*slog.Logger, func(), error) {
 	w, closeFile := stderr, func() {}
@@ -42,12 +53,8 @@ func (l *logFlags) open(stderr io.Writer) (*slog.Logger, func(), error) {
 	if l.verbose > 0 {
 		opt.Level = slog.LevelDebug
 	}
-	switch l.format {
-	case "default":
-	case "ISO8601":
+	if l.format == utcFormat {
 		opt.ReplaceAttr = utcTimes
-	default:
-		return nil, nil, fmt.Errorf("--log-format is %q, want default or ISO8601", l.format)
 	}
 	var h slog.Handler = slog.NewTextHandler(w, opt)
 	if l.json {

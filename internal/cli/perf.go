@@ -83,7 +83,7 @@ shoal perf diff compares two results that --json wrote.`,
   shoal perf -m digits --concurrency-range 1:8 --html report.html --live full
                                                           charts while it runs and after
   shoal perf -m digits -i grpc -u host:8001 -f out.csv --json out.json`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.record != "" {
 				return f.recordTrace(cmd)

@@ -18,7 +18,7 @@ type perfSequences struct {
 }
 
 func (f *perfSequences) add(g *flagGroup) {
-	g.number(&f.length, "sequence-length", 20, "`requests` of a sequence in the mean, for models that want sequences (default: the steps of a stream in --input-data, or 20)")
+	g.number(&f.length, "sequence-length", 20, "`requests` of a sequence in the mean, for models that want sequences; without it, the steps of a stream in --input-data if that has any")
 	g.set.Float64Var(&f.variation, "sequence-length-variation", 20, "`percent` that the length may be more or less")
 	g.note("sequence-length-variation")
 	g.text(&f.ids, "sequence-id-range", "1", "ids of the sequences, as `start:end`; the end is not one of them")

@@ -39,7 +39,7 @@ it at once.`,
   shoal serve --model-repository ./models
   shoal serve --model resnet.py
   shoal serve --model-repository ./models --http-port 0 --allow-grpc=false`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(); err != nil {
 				return misused(cmd, err)

@@ -129,10 +129,10 @@ func (f *serveFlags) add(cmd *cobra.Command, def serveDefaults) {
 	g.text(&f.python, "python", "", "`path` of the Python (3.9 or newer, with numpy) that runs Python models, or of a virtual environment; python3 when empty")
 	g.text(&f.rateLimit, "rate-limit", "off", "execution_count: hold instances back by the resources that their rate_limiter names; off: let all run")
 	g.texts(&f.rateResources, "rate-limit-resource", "`amount` of a resource: name:count[:device]; without a device, of a global one or on every device")
+	g.size(&f.responseQueue, "response-queue-size", engine.DefaultResponseQueueSize, "`bytes` of a decoupled model's responses to one request that wait for a slow client; a model that sends on regardless has the request ended")
 	g = group(cmd, "Shared memory")
 	g.truth(&f.clientMemory, "allow-client-shm", false, "let clients of this machine pass tensors in shared memory of theirs")
 	g.number(&f.maxRegions, "client-shm-max-regions", 4096, "`regions` of shared memory that clients may register; each holds a file open")
-	g.size(&f.responseQueue, "response-queue-size", engine.DefaultResponseQueueSize, "`bytes` of a decoupled model's responses to one request that wait for a slow client; a model that sends on regardless has the request ended")
 	f.http.add(group(cmd, "HTTP"))
 	f.grpc.add(group(cmd, "gRPC"))
 	f.metrics.add(group(cmd, "Metrics"))
@@ -224,12 +224,14 @@ func (f *serveFlags) check() error {
 	default:
 		errs = append(errs, fmt.Errorf("--model-control-mode is %q, want none, explicit or poll", f.controlMode))
 	}
-	if f.exitTimeout < 0 {
-		errs = append(errs, fmt.Errorf("--exit-timeout-secs is %d, want 0 or more", f.exitTimeout))
+	for _, r := range f.ranges() {
+		errs = append(errs, r.check())
 	}
-	if err := f.metrics.check(); err != nil {
-		errs = append(errs, err)
-	}
+	_, badLimit := f.limiter()
+	_, badSetting := f.backendSettings()
+	_, badHTTP := f.http.options()
+	_, badGRPC := f.grpc.options()
+	errs = append(errs, f.metrics.check(), f.log.check(), badLimit, badSetting, badHTTP, badGRPC)
 	if !f.http.allow && !f.grpc.allow {
 		errs = append(errs, errors.New("--allow-http and --allow-grpc are both false: nothing could ask this server for anything"))
 	}

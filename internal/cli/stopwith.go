@@ -12,9 +12,6 @@ func (l *life) stopWith(pid int) error {
 	if pid == 0 {
 		return nil
 	}
-	if pid < 0 {
-		return fmt.Errorf("--stop-with-process is %d, want a process's number", pid)
-	}
 	wait, stop, err := watchProcess(pid)
 	if err != nil {
 		return fmt.Errorf("--stop-with-process %d: %w", pid, err)

@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// A misuseError is a fault in how a command was called.
+type misuseError struct {
+	command string
+	code    int
+	err     error
+}
+
+func (e *misuseError) Error() string { return e.err.Error() }
+func (e *misuseError) Unwrap() error { return e.err }
+
+// misuseKey annotates a command that has an exit code of its own for misuse.
+const misuseKey = "shoal_misuse"
+
+// misused makes err a misuse of the command.
+func misused(cmd *cobra.Command, err error) error {
+	code := exitMisuse
+	if own, err := strconv.Atoi(cmd.Annotations[misuseKey]); err == nil {
+		code = own
+	}
+	return &misuseError{command: cmd.CommandPath(), code: code, err: err}
+}
+
+func flagNames(set *pflag.FlagSet) []string {
+	var names []string
+	set.VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
+	})
+	return names
+}
+
+// checkArgs makes surplus arguments a misuse rather than a failure.
+func checkArgs(c *cobra.Command) {
+	check := c.Args
+	c.Args = func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return misused(cmd, err)
+		}
+		return nil
+	}
+	for _, sub := range c.Commands() {
+		checkArgs(sub)
+	}
+}
+
+// noArgs refuses arguments. A word behind a command with subcommands is taken for
+// one of these that does not exist.
+func noArgs(cmd *cobra.Command, args []string) error {
+	switch {
+	case len(args) == 0:
+		return nil
+	case !cmd.HasSubCommands():
+		return fmt.Errorf("%q is one word too many: %s takes flags alone", args[0], cmd.CommandPath())
+	}
+	var names []string
+	for _, sub := range cmd.Commands() {
+		names = append(names, sub.Name())
+	}
+	if near := nearest(args[0], names); near != "" {
+		return fmt.Errorf("unknown command %q for %q; did you mean %s?", args[0], cmd.CommandPath(), near)
+	}
+	return fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath())
+}
+
+// nearest returns the name that was probably meant, "" when none is near: one that
+// has all of the text in it, or one a few slips away.
+func nearest(text string, names []string) string {
+	best, least := "", len(text)/3+1
+	for _, name := range names {
+		if d := slips(text, name); d < least {
+			best, least = name, d
+		}
+	}
+	for _, name := range names {
+		if best == "" && len(text) > 2 && strings.Contains(name, text) {
+			best = name
+		}
+	}
+	return best
+}
+
+// slips counts the letters to add, drop or change that make b of a.
+func slips(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			diagonal, row[j+1] = row[j+1], min(diagonal+cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

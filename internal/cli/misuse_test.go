@@ -1,0 +1,51 @@
+package cli
+
+import (
+	"io"
+	"strings"
+	"testing"
+)
+
+func TestMisuseEndsWithItsExitCodeAndSaysWhatToDo(t *testing.T) {
+	tests := []struct {
+		name, args string
+		code       int
+		says       string
+	}{
+		{"a port that is none", "serve --demo --http-port 99999", exitMisuse, "--http-port is 99999, want 0 to 65535"},
+		{"a limit below its least", "serve --demo --http-max-connections 0", exitMisuse, "--http-max-connections is 0, want 1 to 2147483647"},
+		{"a limit without a most", "serve --demo --http-max-input-size -4", exitMisuse, "--http-max-input-size is -4, want 1 or more"},
+		{"a word that a flag does not know", "serve --demo --log-format pretty", exitMisuse, "--log-format is \"pretty\", want default or ISO8601"},
+		{"a policy that there is not", "serve --demo --rate-limit x", exitMisuse, "--rate-limit is \"x\""},
+		{"a setting without a value", "serve --demo --backend-config x", exitMisuse, "--backend-config is \"x\""},
+		{"a rule that is none", "serve --demo --http-restricted-api x", exitMisuse, "--http-restricted-api: "},
+		{"an expression that is none", "serve --demo --grpc-header-forward-pattern (", exitMisuse, "--grpc-header-forward-pattern: "},
+		{"a fraction", "serve --demo --exit-timeout-secs 1.5", exitMisuse, "want a whole number"},
+		{"no number at all", "serve --demo --metrics-interval-ms much", exitMisuse, "want a number"},
+		{"a flag that nothing is like", "serve --zzz", exitMisuse, "unknown flag: --zzz\n"},
+		{"the beginning of a flag", "top --metrics", exitMisuse, "did you mean --metrics-url?"},
+		{"a word too many", "runtime list all", exitMisuse, "\"all\" is one word too many: shoal runtime list takes flags alone"},
+		{"a subcommand that is none", "perf dif", 99, "did you mean diff?"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			said := new(strings.Builder)
+			args := append([]string{"shoal"}, strings.Fields(tt.args)...)
+			if code := Main(args, io.Discard, said); code != tt.code || !strings.Contains(said.String(), tt.says) {
+				t.Errorf("shoal %s: got exit code %d and %q, want %d and %q", tt.args, code, said, tt.code, tt.says)
+			}
+		})
+	}
+}
+
+func TestSlipsCountsLettersToChange(t *testing.T) {
+	tests := []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"serve", "serve", 0}, {"srve", "serve", 1}, {"serves", "serve", 1}, {"sirve", "serve", 1}, {"", "top", 3}, {"pot", "top", 2}}
+	for _, tt := range tests {
+		if got := slips(tt.a, tt.b); got != tt.want {
+			t.Errorf("slips(%q, %q): got %d, want %d", tt.a, tt.b, got, tt.want)
+		}
+	}
+}
