@@ -47,7 +47,7 @@ func Start(opt Options, src Source) *Metrics {
 	m := &Metrics{mux: http.NewServeMux(), done: make(chan struct{})}
 	reg := prometheus.NewRegistry()
 	models := &modelCollector{src: src, settings: opt.Settings}
-	reg.MustRegister(models, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	reg.MustRegister(models, pinnedCollector{}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if opt.User != nil {
 		reg.MustRegister(userCollector{opt.User})
 	}

@@ -120,9 +120,6 @@ func TestFamiliesAreDescribedAsTritonsAre(t *testing.T) {
 	defer m.Close()
 	got := scrape(t, m, "# ")
 	for _, line := range strings.Split(strings.TrimSpace(string(recorded)), "\n") {
-		if strings.Contains(line, "nv_pinned_memory") { // there is no such pool here
-			continue
-		}
 		want(t, got, line)
 	}
 }
@@ -130,7 +127,7 @@ func TestFamiliesAreDescribedAsTritonsAre(t *testing.T) {
 func TestSeriesAreThereFromTheLoadToTheUnload(t *testing.T) {
 	src := &fixed{[]engine.Statistics{idle("m", 1)}}
 	m := serve(t, src)
-	lines := append(scrape(t, m, "nv_"), scrape(t, m, "shoal_")...)
+	lines := append(scrape(t, m, "nv_inference"), scrape(t, m, "shoal_")...)
 	want(t, lines,
 		`nv_inference_request_success{model="m",version="1"} 0`,
 		`nv_inference_request_failure{model="m",reason="REJECTED",version="1"} 0`,
@@ -148,7 +145,7 @@ func TestSeriesAreThereFromTheLoadToTheUnload(t *testing.T) {
 		`shoal_batch_rows_bucket{model="m",version="1",le="8"} 0`,
 	)
 	src.list = nil
-	if got := append(scrape(t, m, "nv_"), scrape(t, m, "shoal_")...); len(got) > 0 {
+	if got := slices.Concat(scrape(t, m, "nv_inference"), scrape(t, m, "nv_model"), scrape(t, m, "shoal_")); len(got) > 0 {
 		t.Errorf("after the unload: got\n%s\nwant nothing", strings.Join(got, "\n"))
 	}
 }

@@ -42,9 +42,6 @@ func (s *Settings) set(name, value string) error {
 		return err
 	}
 	on := value == "true"
-	if !on && value != "false" {
-		return errors.New("want true or false")
-	}
 	switch name {
 	case "counter_latencies":
 		s.NoCounters = !on
@@ -54,6 +51,9 @@ func (s *Settings) set(name, value string) error {
 		s.Summaries = on
 	default:
 		return errors.New("there are counter_latencies, histogram_latencies, summary_latencies and summary_quantiles")
+	}
+	if !on && value != "false" {
+		return errors.New("want true or false")
 	}
 	return nil
 }

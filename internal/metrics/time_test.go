@@ -125,7 +125,7 @@ func TestSettings(t *testing.T) {
 		{"an empty group, as Triton writes it", []string{",summary_latencies=true"}, Settings{Summaries: true, Quantiles: defaultQuantiles}, ""},
 		{"the last one counts", []string{"summary_latencies=true", "summary_latencies=false"}, Settings{Quantiles: defaultQuantiles}, ""},
 		{"no value", []string{"summary_latencies"}, Settings{}, `"summary_latencies" has no value, want name=value`},
-		{"no such setting", []string{"gauge=true"}, Settings{}, `"gauge=true": there are counter_latencies, `},
+		{"no such setting", []string{"gauge=4"}, Settings{}, `"gauge=4": there are counter_latencies, `},
 		{"not a truth", []string{"histogram_latencies=1"}, Settings{}, "want true or false"},
 		{"a quantile beyond one", []string{"summary_quantiles=50:1"}, Settings{}, `"50:1" is not quantile:error`},
 		{"a quantile that is no number", []string{"summary_quantiles=NaN:1"}, Settings{}, `"NaN:1" is not quantile:error`},
