@@ -308,8 +308,11 @@ func (e *Engine) Close(ctx context.Context) error {
 					late.Add(1)
 					return
 				}
-				err := slot.v.free()
-				e.log.Info("unloaded", "model", m.name, "version", slot.v.number, "after", time.Since(begin).Round(time.Millisecond), "err", err)
+				log := e.log.With("model", m.name, "version", slot.v.number)
+				if err := slot.v.free(); err != nil {
+					log.Warn("freeing the model", "err", err)
+				}
+				log.Info("unloaded", "after", time.Since(begin).Round(time.Millisecond))
 			})
 		}
 	}

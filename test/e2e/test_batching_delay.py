@@ -1,8 +1,11 @@
 """When a batch goes: the queue delay, preferred sizes, and requests that gather while an instance is busy."""
 
-import pytest
+import queue
 
-from stage import PROTOCOLS, assert_within, echo, good, patient, row, rows, values
+import pytest
+import tritonclient.grpc as library
+
+from stage import PROTOCOLS, assert_within, echo, good, inputs, patient, row, rows, values
 
 DELAY = 0.6  # long enough for two clients to be quick in, on a busy machine
 PREFERRED = ("preferred_batch_size: [ 2, 6 ]", "max_queue_delay_microseconds: 60000000")
@@ -13,6 +16,7 @@ MODELS = [
     echo("preferred", *PREFERRED),
     echo("eager"),
     echo("slow", delay_ms=400),
+    echo("wide", "max_queue_delay_microseconds: 60000000", rows=200),
 ]
 
 
@@ -117,3 +121,18 @@ def test_what_does_not_fit_makes_the_next_batch(stage):
     assert values(*calls) == list(range(12))
     good(busy)
     assert stage.batches("slow") == {1: 1, 8: 1, 4: 1}
+
+
+def test_one_stream_alone_fills_a_batch(stage):
+    """As many requests of one stream are in flight as the model takes at once."""
+    answers: queue.Queue = queue.Queue()
+    stage.watch("wide")
+    with library.InferenceServerClient(stage.grpc) as client:
+        client.start_stream(lambda result, error: answers.put((result, error)))
+        for i in range(200):
+            client.async_stream_infer("wide", inputs(library, row(i)))
+        for i in range(200):
+            result, error = answers.get(timeout=30)
+            assert error is None, error
+            assert float(result.as_numpy("OUTPUT0")[0, 0]) == i
+    assert stage.batches("wide") == {200: 1}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import threading
 
 import numpy as np
@@ -54,12 +55,36 @@ SHOAL = """
             return batch["X"] * 2 + 1, who
 """
 
+# Counts its executions, each of which takes as long as gathering the next is worth while.
+COUNTER = """
+    import time
+    import numpy as np
+    import triton_python_backend_utils as pb_utils
+
+    class TritonPythonModel:
+        count = 0
+
+        def execute(self, requests):
+            self.count += 1
+            time.sleep(0.02)
+            y = np.full((1, 1), self.count, np.float32)
+            return [pb_utils.InferenceResponse([pb_utils.Tensor("Y", y)]) for _ in requests]
+"""
+ONE_BY_ONE = """
+    max_batch_size: 1
+    input [ { name: "X" data_type: TYPE_FP32 dims: [ 1 ] } ]
+    output [ { name: "Y" data_type: TYPE_FP32 dims: [ 1 ] } ]
+    instance_group [ { kind: KIND_CPU } ]
+    dynamic_batching { }
+"""
+
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     repository = tmp_path_factory.mktemp("batching")
     pymodels.write(repository, "triton", TRITON, CONFIG)
     pymodels.write(repository, "shoal", SHOAL, version="")
+    pymodels.write(repository, "counter", COUNTER, ONE_BY_ONE)
     with pymodels.serve(repository) as server:
         yield server.wait_ready()
         assert server.process.poll() is None
@@ -110,3 +135,24 @@ def test_the_configuration_of_a_folder_with_model_py_alone(server):
     client.close()
     assert config["max_batch_size"] == 32 and "dynamic_batching" in config
     assert config["instance_group"][0]["count"] == 2
+
+
+def test_requests_of_a_stream_run_in_order_and_wait_in_the_queue(server):
+    """The batch that is made ready while another runs neither overtakes nor counts as running."""
+    answers: queue.Queue = queue.Queue()
+    with tritonclient.grpc.InferenceServerClient(server.grpc) as client:
+        client.start_stream(lambda result, error: answers.put((result, error)))
+        for i in range(40):
+            x = clients.tensor(tritonclient.grpc, "X", "FP32", np.ones((1, 1), np.float32))
+            client.async_stream_infer("counter", [x], request_id=str(i))
+        got = []
+        for _ in range(40):
+            result, error = answers.get(timeout=30)
+            assert error is None, error
+            got.append(int(result.as_numpy("Y")[0, 0]))
+        (stats,) = client.get_inference_statistics("counter", as_json=True)["model_stats"]
+    assert got == list(range(1, 41))
+    part = {name: int(stats["inference_stats"][name]["ns"]) / 1e9 for name in ("queue", "compute_input", "compute_infer")}
+    assert part["compute_infer"] >= 40 * 0.02
+    assert part["compute_input"] < 0.2, f"the wait for the instance is no part of it: {part}"
+    assert part["queue"] > 10 * part["compute_infer"], part

@@ -61,7 +61,9 @@ func (d *decoupled) fail(v *engine.Version, err error, last bool) error {
 
 // give waits until the writer takes p.
 func (d *decoupled) give(p part) error {
-	d.over = d.over || p.last
+	if p.last {
+		d.over, p.size = true, d.m.data.Len()
+	}
 	select {
 	case d.parts <- p:
 		return nil

@@ -19,6 +19,14 @@ type encoded struct {
 	data [1]mem.Buffer
 }
 
+// len returns the answer's bytes; nil has none.
+func (e *encoded) len() int {
+	if e == nil {
+		return 0
+	}
+	return e.data[0].Len()
+}
+
 // A reply is what a ModelInferResponse is made of.
 type reply struct {
 	resp *infer.Response

@@ -19,7 +19,8 @@ type Options struct {
 	// there is no bound.
 	MaxStreams uint32
 	// StreamInFlight bounds the requests in flight on one ModelStreamInfer
-	// call; the next is not read before one is answered. The default is 64.
+	// call; the next is not read before one is answered. The default is 1024:
+	// one stream alone should fill a model's batch.
 	StreamInFlight int
 	// Workers is how many goroutines are kept ready for calls; a call that
 	// finds none gets its own. The default is four per processor.
@@ -152,7 +153,7 @@ func (o Options) withDefaults() Options {
 		o.MaxMessage = math.MaxInt32
 	}
 	if o.StreamInFlight == 0 {
-		o.StreamInFlight = 64
+		o.StreamInFlight = 1024
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

@@ -16,7 +16,7 @@ func (st *inferStream) follow(m *message, a *answer) *answer {
 		return nil
 	}
 	p := &m.params[i]
-	if len(st.sequences) > 2*cap(st.slots) {
+	if len(st.sequences) > 2*int(st.room.maxRequests) {
 		st.forget()
 	}
 	// The message's strings go back with it; the key stays.

@@ -19,9 +19,9 @@ import (
 // An inferStream is one ModelStreamInfer call. One goroutine reads requests, one
 // per request runs it, and the call's own sends the answers in the order of the
 // requests; those of decoupled models, of which there may be many to a request,
-// go out as they come. A slot is taken before a request is read and given back
-// when its answer is out, so that a client that does not read is not read from
-// either.
+// go out as they come. There must be room before a request is read, and its
+// answer is counted until it is out, so that a client that does not read is not
+// read from either.
 type inferStream struct {
 	server *Server
 	stream grpc.ServerStream
@@ -29,7 +29,7 @@ type inferStream struct {
 	// grpcErrors makes the first execution error end the stream.
 	grpcErrors bool
 
-	slots   chan struct{}
+	room    *room
 	answers chan *answer // in the order of the requests; closed when there are no more
 	readErr error        // why, set before answers is closed
 	parts   chan part    // what decoupled models answer
@@ -41,6 +41,7 @@ type inferStream struct {
 // An answer is what one request of a stream got.
 type answer struct {
 	done  chan struct{} // closed when the fields below are set
+	size  int           // bytes that it holds: the request's, then its own
 	reply *encoded
 	err   error // ends the stream instead of being sent
 }
@@ -50,7 +51,11 @@ type part struct {
 	reply *encoded // nil when there is nothing to send
 	err   error    // ends the stream instead of being sent
 	last  bool
+	size  int // of the request, with the last
 }
+
+// streamBytes is how much a stream may hold before no more is read from it.
+const streamBytes = 256 << 20
 
 // modelStreamInfer handles a ModelStreamInfer call.
 func (s *Server) modelStreamInfer(_ any, stream grpc.ServerStream) (err error) {
@@ -66,7 +71,7 @@ func (s *Server) modelStreamInfer(_ any, stream grpc.ServerStream) (err error) {
 		stream:     stream,
 		ctx:        ctx,
 		grpcErrors: slices.Contains(metadata.ValueFromIncomingContext(ctx, "triton_grpc_error"), "true"),
-		slots:      make(chan struct{}, s.opt.StreamInFlight),
+		room:       newRoom(s.opt.StreamInFlight, streamBytes),
 		answers:    make(chan *answer, s.opt.StreamInFlight),
 		parts:      make(chan part),
 		sequences:  make(map[sequenceKey]*answer),
@@ -81,10 +86,7 @@ func (s *Server) modelStreamInfer(_ any, stream grpc.ServerStream) (err error) {
 func (st *inferStream) read() {
 	defer close(st.answers)
 	for {
-		select {
-		case st.slots <- struct{}{}:
-		case <-st.ctx.Done():
-			st.readErr = st.ctx.Err()
+		if st.readErr = st.room.await(st.ctx); st.readErr != nil {
 			return
 		}
 		m := newMessage()
@@ -95,7 +97,8 @@ func (st *inferStream) read() {
 			}
 			return
 		}
-		a := &answer{done: make(chan struct{})}
+		a := &answer{done: make(chan struct{}), size: m.data.Len()}
+		st.room.enter(a.size)
 		before := st.follow(m, a)
 		queued := make(chan struct{})
 		m.req.Entered = func() { close(queued) }
@@ -104,7 +107,7 @@ func (st *inferStream) read() {
 			st.open.Add(1)
 			st.server.wg.Go(func() { st.runDecoupled(m, v, a, before) })
 		} else {
-			st.answers <- a // has room: there is a slot for each
+			st.answers <- a // has room for each that was let in
 			st.server.wg.Go(func() { st.run(m, v, err, a, before) })
 		}
 		if before != nil {
@@ -151,15 +154,15 @@ func (st *inferStream) write() error {
 			if err := st.send(head.reply, head.err); err != nil {
 				return err
 			}
+			st.room.leave(head.size)
 			head, done = nil, nil
-			<-st.slots
 		case p := <-st.parts:
 			if err := st.send(p.reply, p.err); err != nil {
 				return err
 			}
 			if p.last {
 				st.open.Add(-1)
-				<-st.slots
+				st.room.leave(p.size)
 			}
 		case <-st.ctx.Done():
 			return st.ctx.Err()
@@ -210,6 +213,10 @@ func (st *inferStream) run(m *message, v *engine.Version, err error, a, before *
 	}
 	if err != nil {
 		a.reply, a.err = st.failure(reply{resp: &at, id: m.id}, err)
+	}
+	asked := a.size
+	if a.size = a.reply.len(); a.size != asked {
+		st.room.turn(asked, a.size)
 	}
 }
 
