@@ -185,6 +185,9 @@ func (b *Batcher) give(w *worker) {
 		bt.turn = w.lane.given
 		w.lane.given++
 	}
+	if w.ticket != nil && !b.prefetch && b.open == bt {
+		b.open = nil // it may wait for resources; the others do so in the queue, where their policy holds
+	}
 	bt.calls[0].signals <- signalLead // buffered, and its first signal
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"shoal/internal/backend"
 	"shoal/internal/model/modelpb"
+	"shoal/internal/status"
 )
 
 func join(t *testing.T, l *Limiter, device int, text string) *Ticket {
@@ -236,4 +237,32 @@ func TestSchedulersHoldBackLimitedInstances(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestQueuePolicyHoldsWhileAnInstanceWaitsForResources(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, log := NewLimiter(Limits{}), &runLog{start: time.Now()}
+		const need = `resources { name: "R" count: 1 }`
+		other, in := join(t, l, 0, need), &Limited{&recorder{log: log}, join(t, l, 0, need)}
+		if err := other.Acquire(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		cfg := plainPolicy
+		cfg.Levels, cfg.Signature = []QueuePolicy{{Timeout: 200 * ms, MaxSize: 2}}, fixedSignature(8)
+		made, err := startBatcher(cfg, []backend.Instance{in}, &tally{}, newRuntimeTimer, func() (pauser, error) { return plainPauser{}, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := &testBatcher{Batcher: made, t: t, log: log, start: time.Now(), out: make(map[string]string)}
+		for _, id := range []string{"a", "b", "c", "d"} {
+			b.send(id, 1) // the instance has a
+		}
+		time.Sleep(time.Second)
+		other.Release()
+		b.finish("1s: a")
+		b.answered(map[string]string{
+			"a": "1s: ok", "b": "200ms: Request timeout expired", "c": "200ms: Request timeout expired",
+			"d": "0s: " + status.Public(made.fullQueue("d", &cfg.Levels[0])),
+		})
+	})
 }
