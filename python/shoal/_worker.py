@@ -271,6 +271,8 @@ def main():
 
         return _attach.relay(fds)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the server's to act on
+    # Models and their libraries parse it: unittest.main, absl and argparse among them.
+    sys.argv = [""]
     # What a model prints must be there line by line, whatever comes of it.
     sys.stdout.reconfigure(line_buffering=True)
     try:

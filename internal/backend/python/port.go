@@ -64,10 +64,7 @@ func (x *port) clientShape(dst, got tensor.Shape, rows int) (tensor.Shape, error
 // holds reports whether a tensor of that shape has as many elements as the
 // handler's shape for so many rows may have.
 func (x *port) holds(got tensor.Shape, rows int) bool {
-	step, variable := int64(1), false
-	if x.batched {
-		step = int64(rows)
-	}
+	step, variable := int64(rows), false
 	for _, d := range x.inner {
 		if d == -1 {
 			variable = true

@@ -181,21 +181,24 @@ type outputRecord struct {
 }
 
 // output reads one output of requests that have so many rows. An output that is
-// not what the configuration says fails them and no others. Where it is that of
-// one request, and differs only in a type's width or in how the same number of
-// elements is laid out, it is handed on as it is: models written for Triton, which
-// looks at neither, rely on it.
+// not what the configuration says fails them and no others.
+//
+// Triton looks at neither type nor shape, and models written for it rely on that.
+// So what is one request's is handed on as it is where it differs only in a
+// type's width or in how the same number of elements is laid out, and whatever it
+// is where the model has no batch dimension, that is, no rows to lose count of.
 func (rd *reader) output(part []*infer.Request, rows int) error {
 	o, err := rd.record()
 	if err != nil {
 		return err
 	}
-	if o.typ != o.port.Type && (len(part) > 1 || !sameKind(o.typ, o.port.Type)) {
+	alone := len(part) == 1
+	if o.typ != o.port.Type && !(alone && (!o.port.batched || sameKind(o.typ, o.port.Type))) {
 		fail(part, status.Errorf(status.Internal, "model '%s': output '%s' has data type %s, want %s; the model's code or the data_type in its configuration is wrong",
 			rd.model.sig.Name, o.port.Name, o.typ.ConfigName(), o.port.Type.ConfigName()))
 		return nil
 	}
-	if !o.port.batched && len(part) > 1 {
+	if !o.port.batched && !alone {
 		fail(part, status.Errorf(status.Internal, "model '%s': output '%s' was given for %d requests together, but the model has no batch dimension; answer each request",
 			rd.model.sig.Name, o.port.Name, len(part)))
 		return nil
@@ -206,7 +209,7 @@ func (rd *reader) output(part []*infer.Request, rows int) error {
 	}
 	var room [maxRank]int64
 	shape, err := o.port.clientShape(room[:0], o.shape, rows)
-	if err != nil && len(part) == 1 && o.port.holds(o.shape, rows) {
+	if err != nil && alone && (!o.port.batched || o.port.holds(o.shape, rows)) {
 		shape, err = o.shape, nil
 	}
 	if err != nil {

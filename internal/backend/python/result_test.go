@@ -173,6 +173,24 @@ func TestResultHandsOnWhatIsNearTheConfiguration(t *testing.T) {
 	}
 }
 
+func TestResultOfAModelWithoutRowsIsHandedOnWhateverItIs(t *testing.T) {
+	m := resultModel()
+	for i := range m.outputs {
+		m.outputs[i].batched = false
+	}
+	r := infer.NewRequest()
+	defer r.Release()
+	r.Rows = 1
+	table := appendOutput(appendAnswer(nil, 0, answerOutputs, 0, 1, 0), 0, tensor.Int64, headSize, 24, 3)
+	rd := &reader{model: m, limit: 1 << 20}
+	if err := rd.read(plainSlot(9, 1, make([]byte, 24), table), 9, []*infer.Request{r}, 1); err != nil || r.Err != nil {
+		t.Fatal(err, r.Err)
+	}
+	if out := r.Response.Outputs[0]; out.Type != tensor.Int64 || !out.Shape.Equal(tensor.Shape{3}) || len(out.Data) != 24 {
+		t.Errorf("got %s of shape %s in %d bytes, want INT64 of [3] in 24", out.Type, out.Shape, len(out.Data))
+	}
+}
+
 // FuzzResponse has the streams look at messages of a decoupled model's worker.
 func FuzzResponse(f *testing.F) {
 	head := func(sequence uint64, request, flags, table uint32) []byte {

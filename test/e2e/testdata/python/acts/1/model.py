@@ -1,6 +1,7 @@
 """Does what its input ACT says, so that one model shows every way of answering."""
 
 import json
+import sys
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
@@ -177,6 +178,9 @@ class TritonPythonModel:
         args = dict(self.args)
         config = json.loads(args.pop("model_config"))
         return self.tell(requests, {"args": args, "config": config, "types": sorted({type(v).__name__ for v in self.args.values()})})
+
+    def tells_argv(self, requests):
+        return self.tell(requests, {"argv": sys.argv})
 
     def tells_dir(self, requests):
         return self.tell(requests, {"dir": pb_utils.get_model_dir()})
