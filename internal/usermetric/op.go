@@ -22,14 +22,15 @@ type Act string
 
 // The acts, by the names that workers send.
 const (
-	Declare   Act = "declare"
+	Announce  Act = "family"  // the family is to be there, without a metric yet
+	Declare   Act = "declare" // the metric is to be there
 	Increment Act = "increment"
 	Set       Act = "set"
 	Observe   Act = "observe"
 	Value     Act = "value"
 )
 
-// allowed says which acts a kind takes, besides Declare.
+// allowed says which acts a kind takes, besides Announce and Declare.
 var allowed = map[Kind][]Act{
 	Counter:   {Increment, Value},
 	Gauge:     {Increment, Set, Value},
@@ -58,6 +59,9 @@ func (op Op) check() error {
 	acts, known := allowed[op.Kind]
 	if !known {
 		return status.Errorf(status.InvalidArgument, "a metric's kind is %q, want counter, gauge or histogram", op.Kind)
+	}
+	if op.Act == Announce {
+		return nil
 	}
 	if op.Act != Declare && !has(acts, op.Act) {
 		return status.Errorf(status.Unsupported, "%s is not for a %s such as '%s'", op.Act, op.Kind, op.Family)
@@ -89,7 +93,7 @@ func (op Op) checkBuckets() error {
 	if op.Kind != Histogram {
 		return nil
 	}
-	if len(op.Buckets) == 0 {
+	if op.Buckets == nil {
 		return status.Errorf(status.InvalidArgument, "histogram '%s' has no buckets; give their upper bounds", op.Family)
 	}
 	for i, b := range op.Buckets {

@@ -28,6 +28,7 @@ type Registry struct {
 type family struct {
 	kind    Kind
 	help    string
+	owners  map[string]bool
 	metrics map[string]*metric // by their labels
 }
 
@@ -50,7 +51,7 @@ func (r *Registry) Apply(op Op) (float64, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	f, err := r.familyLocked(op)
-	if err != nil {
+	if err != nil || op.Act == Announce {
 		return 0, err
 	}
 	m, err := r.metricLocked(f, op)
@@ -68,9 +69,13 @@ func (r *Registry) familyLocked(op Op) (*family, error) {
 		if f.kind != op.Kind {
 			return nil, status.Errorf(status.InvalidArgument, "metric family '%s' is a %s already and cannot be a %s too", op.Family, f.kind, op.Kind)
 		}
+		f.owners[op.Owner] = true
 		return f, nil
 	}
-	f := &family{kind: op.Kind, help: op.Help, metrics: make(map[string]*metric)}
+	if len(r.families) >= maxMetrics {
+		return nil, status.Errorf(status.Unavailable, "there are %d metric families of models' own, and more are not kept", len(r.families))
+	}
+	f := &family{kind: op.Kind, help: op.Help, owners: map[string]bool{op.Owner: true}, metrics: make(map[string]*metric)}
 	if r.families == nil {
 		r.families = make(map[string]*family)
 	}
@@ -125,7 +130,7 @@ func (r *Registry) Drop(owner string) {
 				r.count--
 			}
 		}
-		if len(f.metrics) == 0 {
+		if delete(f.owners, owner); len(f.owners) == 0 {
 			delete(r.families, name)
 		}
 	}

@@ -133,3 +133,57 @@ func TestManyMayCountAtOnce(t *testing.T) {
 		t.Errorf("got %v, want 8000", got)
 	}
 }
+
+func TestAFamilyIsThereBeforeItsMetrics(t *testing.T) {
+	var r Registry
+	announce := Op{Owner: "m", Act: Announce, Family: "seen", Kind: Counter, Help: "first"}
+	apply := func(op Op) error {
+		t.Helper()
+		_, err := r.Apply(op)
+		return err
+	}
+	if err := apply(announce); err != nil {
+		t.Fatal(err)
+	}
+	other := announce
+	other.Kind = Gauge
+	if err := apply(other); err == nil {
+		t.Error("a family that is a counter became a gauge too, want an error")
+	}
+	again := announce
+	again.Owner, again.Help = "n", "second"
+	if err := apply(again); err != nil {
+		t.Fatal(err)
+	}
+	again.Act = Declare
+	if err := apply(again); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.Families(); len(got) != 1 || got[0].Help != "first" || len(got[0].Metrics) != 1 {
+		t.Errorf("got %+v, want one family with its first help and one metric", got)
+	}
+	r.Drop("n")
+	if err := apply(other); err == nil {
+		t.Error("a family was forgotten with one of its two owners")
+	}
+	r.Drop("m")
+	if err := apply(other); err != nil {
+		t.Errorf("a family whose owners are gone is still there: %v", err)
+	}
+}
+
+func TestAHistogramMayHaveNoBuckets(t *testing.T) {
+	var r Registry
+	op := Op{Owner: "m", Act: Declare, Family: "sizes", Kind: Histogram, Buckets: []float64{}}
+	if _, err := r.Apply(op); err != nil {
+		t.Fatal(err)
+	}
+	op.Act, op.Value = Observe, 3
+	if sum, err := r.Apply(op); err != nil || sum != 3 {
+		t.Errorf("got sum %v, error %v, want 3", sum, err)
+	}
+	op.Buckets = nil
+	if _, err := r.Apply(op); err == nil {
+		t.Error("a histogram without a list of buckets was taken")
+	}
+}

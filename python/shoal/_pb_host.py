@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import json
 import math
+import weakref
 from typing import Any
 
 from shoal._pb_tensor import TritonModelException
@@ -28,6 +29,12 @@ class LogLevel(enum.IntEnum):
 _LEVELS = {LogLevel.INFO: "info", LogLevel.WARNING: "warn", LogLevel.ERROR: "error", LogLevel.VERBOSE: "verbose"}
 
 
+def _log(level: str, message: str) -> None:
+    if not isinstance(message, str):
+        raise TypeError(f"the log takes a str, got {type(message).__name__}")
+    _server().log(level, message)
+
+
 class Logger:
     """Writes to the server's log, with the model's name."""
 
@@ -40,27 +47,29 @@ class Logger:
     @staticmethod
     def log(message: str, level: LogLevel = LogLevel.INFO) -> None:
         """Writes a line of that level."""
-        _server().log(_LEVELS[LogLevel(level)], message)
+        if not isinstance(level, LogLevel):
+            raise TypeError(f"log wants a LogLevel such as Logger.INFO, got {level!r}")
+        _log(_LEVELS[level], message)
 
     @staticmethod
     def log_info(message: str) -> None:
         """Writes a line about a change of state."""
-        _server().log("info", message)
+        _log("info", message)
 
     @staticmethod
     def log_warn(message: str) -> None:
         """Writes a warning."""
-        _server().log("warn", message)
+        _log("warn", message)
 
     @staticmethod
     def log_error(message: str) -> None:
         """Writes an error."""
-        _server().log("error", message)
+        _log("error", message)
 
     @staticmethod
     def log_verbose(message: str) -> None:
         """Writes a detail, which shows when the server's log is verbose."""
-        _server().log("verbose", message)
+        _log("verbose", message)
 
 
 class MetricKind(enum.IntEnum):
@@ -71,8 +80,7 @@ class MetricKind(enum.IntEnum):
     HISTOGRAM = 2
 
 
-# What a kind takes. It is checked here, because the server is not waited for: a
-# model may count a lot.
+# What a kind takes.
 _ACTS = {
     MetricKind.COUNTER: ("declare", "increment", "value"),
     MetricKind.GAUGE: ("declare", "increment", "set", "value"),
@@ -81,20 +89,20 @@ _ACTS = {
 
 
 class Metric:
-    """One labelled value of a family. MetricFamily.Metric makes them."""
+    """One labelled value of a family, for as long as the family is there. MetricFamily.Metric makes them.
+
+    The server has counted when a method returns: who asks it then sees the new value.
+    """
 
     def __init__(self, family: MetricFamily, labels: dict[str, str], buckets: list[float] | None):
-        self._family = family
+        self._family = weakref.ref(family)
         self._labels = labels
         self._buckets = buckets
         self._apply("declare", "Error when creating Metric: ")
 
     def increment(self, value: float) -> None:
         """Adds to a counter or gauge; a counter refuses what is below zero."""
-        failed = "Failed to increment metric value: "
-        if self._family._kind == MetricKind.COUNTER and value < 0:
-            raise TritonModelException(f"{failed}a counter cannot be incremented by {value}, which is below zero")
-        self._apply("increment", failed, value)
+        self._apply("increment", "Failed to increment metric value: ", value)
 
     def set(self, value: float) -> None:
         """Sets a gauge."""
@@ -109,16 +117,14 @@ class Metric:
         return float(self._apply("value", "Failed to get metric value: "))
 
     def _apply(self, act: str, failed: str, value: float = 0.0) -> Any:
-        family = self._family
-        kind = family._kind.name.lower()
+        family = self._family()
+        if family is None:
+            raise TritonModelException("Invalid metric operation as the corresponding 'MetricFamily' has been deleted.")
         if act not in _ACTS[family._kind]:
-            raise TritonModelException(f"{failed}{act} is not for a {kind} such as '{family._name}'")
+            raise TritonModelException(f"{failed}{act} is not for a {family._kind.name.lower()} such as '{family._name}'")
         if not math.isfinite(value):
             raise TritonModelException(f"{failed}the value is {value}, want a number")
-        try:
-            return _server().metric(act, family._name, kind, family._help, self._labels, self._buckets, float(value))
-        except (ValueError, RuntimeError) as error:
-            raise TritonModelException(failed + str(error)) from None
+        return family._apply(act, failed, self._labels, self._buckets, float(value))
 
 
 class MetricFamily:
@@ -132,6 +138,13 @@ class MetricFamily:
         self._name = name
         self._help = description
         self._kind = MetricKind(kind)
+        self._apply("family", "Failed to create metric family: ", {}, None, 0.0)
+
+    def _apply(self, act: str, failed: str, labels: dict[str, str], buckets: list[float] | None, value: float) -> Any:
+        try:
+            return _server().metric(act, self._name, self._kind.name.lower(), self._help, labels, buckets, value)
+        except (ValueError, RuntimeError) as error:
+            raise TritonModelException(failed + str(error)) from None
 
     def Metric(self, labels: dict[str, str] | None = None, buckets: list[float] | None = None) -> Metric:
         """A metric of the family; a histogram needs the upper bounds of its buckets."""

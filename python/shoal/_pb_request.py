@@ -36,6 +36,11 @@ class InferenceTrace:
         return None
 
 
+def _check(name: str, value: Any, wanted: type | tuple[type, ...]) -> None:
+    if not isinstance(value, wanted) or isinstance(value, bool):
+        raise TypeError(f"InferenceRequest: {name} is {value!r}, which is of type {type(value).__name__}")
+
+
 class InferenceRequest:
     """A request: one that the model is to answer, or one that it makes to another model."""
 
@@ -53,8 +58,15 @@ class InferenceRequest:
         trace: InferenceTrace | None = None,
         parameters: dict[str, Any] | None = None,
     ):
-        if not isinstance(correlation_id, (int, str)) or isinstance(correlation_id, bool):
+        _check("request_id", request_id, str)
+        if correlation_id is not None and (not isinstance(correlation_id, (int, str)) or isinstance(correlation_id, bool)):
             raise TritonModelException("Correlation ID must be integer or string")
+        _check("correlation_id", correlation_id, (int, str))
+        _check("model_name", model_name, str)
+        _check("model_version", model_version, int)
+        _check("flags", flags, int)
+        for name in requested_output_names:
+            _check("requested_output_names", name, str)
         whose = f"for request with id '{request_id}' and model name '{model_name}' should not be empty."
         if any(t is None for t in inputs):
             raise TritonModelException("Input tensor " + whose)

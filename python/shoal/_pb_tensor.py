@@ -19,11 +19,11 @@ class Tensor:
     __slots__ = ("_array", "_datatype", "_name", "__weakref__")
 
     def __init__(self, name: str, numpy_array: np.ndarray):
-        _check_name(name)
         if not isinstance(numpy_array, np.ndarray):
             raise TypeError(
                 f"Tensor '{name}' wants a numpy.ndarray, got {type(numpy_array).__name__}; np.array(value, dtype) makes one"
             )
+        _check_name(name)
         datatype = _dtypes.of_numpy(numpy_array.dtype)
         if datatype is None:
             raise TritonModelException("NumPy dtype is not supported.")

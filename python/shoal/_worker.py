@@ -132,15 +132,13 @@ def log(level, text):
 
 
 def metric(op, family, kind, help, labels, buckets, value):
-    """Count something of the model's own; the server shows it under /metrics. Only
-    "declare" and "value" wait for the server, and raise what it refuses."""
+    """Count something of the model's own; the server shows it under /metrics. It
+    waits for the server, returns its value and raises what it refuses."""
     link = getattr(_links, "link", _last_link)
     if link is None:
         raise RuntimeError("there is no server that could count")
     message = {"op": op, "family": family, "kind": kind, "help": help, "labels": labels, "buckets": buckets, "value": value}
-    if op in ("declare", "value"):
-        return link.ask(METRIC, {"metric": message})
-    link.send_json(METRIC, {"metric": message})
+    return link.ask(METRIC, {"metric": message})
 
 
 def run(fds, load=None, loaded=None):

@@ -161,7 +161,7 @@ func TestFaultsOfAHandlerFailTheRequestsAndNotTheWorker(t *testing.T) {
 		do   string
 		want string
 	}{
-		{"double", "model 'play': output 'OUT' has data type TYPE_FP64, want TYPE_FP32; the model's code or the data_type in its configuration is wrong"},
+		{"integers", "model 'play': output 'OUT' has data type TYPE_INT64, want TYPE_FP32; the model's code or the data_type in its configuration is wrong"},
 		{"shape", "model 'play': output 'OUT' has shape [2,2,2], want [2,-1] (-1 is any size); the model's code or the dims in its configuration are wrong"},
 		{"few_rows", "model 'play': output 'OUT' has shape [3,3], want [2,-1] (-1 is any size); the model's code or the dims in its configuration are wrong"},
 		{"name", "ResultError: output 'NOWHERE' is not one of the model's outputs: 'OUT'"},

@@ -141,7 +141,7 @@ func (rd *reader) answer() error {
 		rows += r.Rows
 	}
 	for range outputs {
-		if err := rd.output(part, rows); err != nil {
+		if err := rd.output(part, rows, request != allRequests); err != nil {
 			return err
 		}
 	}
@@ -184,21 +184,21 @@ type outputRecord struct {
 // not what the configuration says fails them and no others.
 //
 // Triton looks at neither type nor shape, and models written for it rely on that.
-// So what is one request's is handed on as it is where it differs only in a
-// type's width or in how the same number of elements is laid out, and whatever it
-// is where the model has no batch dimension, that is, no rows to lose count of.
-func (rd *reader) output(part []*infer.Request, rows int) error {
+// So what was given to one request alone is handed on as it is where it differs
+// only in a type's width or in how the same number of elements is laid out, and
+// whatever it is where the model has no batch dimension, that is, no rows to lose
+// count of.
+func (rd *reader) output(part []*infer.Request, rows int, alone bool) error {
 	o, err := rd.record()
 	if err != nil {
 		return err
 	}
-	alone := len(part) == 1
 	if o.typ != o.port.Type && !(alone && (!o.port.batched || sameKind(o.typ, o.port.Type))) {
 		fail(part, status.Errorf(status.Internal, "model '%s': output '%s' has data type %s, want %s; the model's code or the data_type in its configuration is wrong",
 			rd.model.sig.Name, o.port.Name, o.typ.ConfigName(), o.port.Type.ConfigName()))
 		return nil
 	}
-	if !o.port.batched && !alone {
+	if !o.port.batched && len(part) > 1 {
 		fail(part, status.Errorf(status.Internal, "model '%s': output '%s' was given for %d requests together, but the model has no batch dimension; answer each request",
 			rd.model.sig.Name, o.port.Name, len(part)))
 		return nil

@@ -49,8 +49,8 @@ class Handler:
         r = batch.requests[0]
         r.respond([("OUT", r.input("IN"))], {"kept": ",".join(str(float(k.sum())) for k in self.kept)})
 
-    def double(self, batch):
-        batch.requests[0].respond([("OUT", batch.requests[0].input("IN").astype(np.float64))])
+    def integers(self, batch):
+        batch.requests[0].respond([("OUT", batch.requests[0].input("IN").astype(np.int64))])
 
     def shape(self, batch):
         batch.respond([("OUT", np.zeros((batch.rows, 2, 2), np.float32))])
