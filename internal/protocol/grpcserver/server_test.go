@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -204,6 +206,36 @@ func TestGracefulStopFinishesCallsAndTakesNoMore(t *testing.T) {
 		t.Errorf("the call in flight: got %v, want its answer", err)
 	}
 	<-stopped
+}
+
+// A call that meets the end of the server is answered or may be tried elsewhere.
+func TestGracefulStopUnderLoadBreaksNoCall(t *testing.T) {
+	s := start(t, Options{})
+	ctx := testContext(t)
+	var wg sync.WaitGroup
+	var answered atomic.Int64
+	for range 4 {
+		conn := s.dial(t)
+		for range 4 {
+			wg.Go(func() {
+				for {
+					_, err := call1(ctx, conn, "Say", make([]byte, 50_000))
+					if err != nil {
+						if !strings.Contains(err.Error(), "connection refused") {
+							t.Errorf("got %v, want an answer or no connection", err)
+						}
+						return
+					}
+					answered.Add(1)
+				}
+			})
+		}
+	}
+	for answered.Load() < 100 && ctx.Err() == nil {
+		runtime.Gosched()
+	}
+	s.GracefulStop()
+	wg.Wait()
 }
 
 func TestStopCutsCallsOff(t *testing.T) {

@@ -86,10 +86,6 @@ func encodeStreamError(r reply, text string) *encoded {
 // encode lends write a buffer of size bytes, which it must fill exactly.
 func encode(size int, write func([]byte) []byte) *encoded {
 	e := new(encoded)
-	if mem.IsBelowBufferPoolingThreshold(size) {
-		e.data[0] = mem.SliceBuffer(writeExactly(make([]byte, 0, size), write))
-		return e
-	}
 	buf := buffers.Get(size)
 	writeExactly((*buf)[:0:size], write)
 	e.data[0] = mem.NewBuffer(buf, &buffers)

@@ -45,8 +45,8 @@ func TestModelInferAllocatesLittle(t *testing.T) {
 	c := newRawClient(t, s.Addr(), inferMethod)
 	mallocs, _ := perCall(t, c, frame(mustMarshal(t, floatsRequest(16))), 500)
 	t.Logf("%.1f allocations a call", mallocs)
-	if mallocs > 9 {
-		t.Errorf("got %.1f allocations a call, want at most 9", mallocs)
+	if mallocs > 7 {
+		t.Errorf("got %.1f allocations a call, want at most 7", mallocs)
 	}
 }
 

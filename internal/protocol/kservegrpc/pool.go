@@ -13,10 +13,10 @@ type bufferPool struct {
 	tiers [maxTier - minTier + 1]sync.Pool
 }
 
-// Buffers have a power of two between 1 KiB (below which grpc does not pool)
-// and 16 MiB; larger ones are left to the garbage collector.
+// Buffers have a power of two between 2 KiB (grpc does not give back 1 KiB and
+// less) and 16 MiB; larger ones are left to the garbage collector.
 const (
-	minTier = 10
+	minTier = 11
 	maxTier = 24
 )
 
