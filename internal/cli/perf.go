@@ -130,6 +130,12 @@ func (f *perfFlags) run(cmd *cobra.Command, settings *perf.Settings) error {
 		return fail(stderr, err)
 	}
 	session, err := perf.Open(ctx, *settings)
+	if ctx.Err() != nil {
+		if err == nil {
+			_ = session.Close() // only questions went over it
+		}
+		return interrupted(stderr, false)
+	}
 	if err != nil {
 		return fail(stderr, err)
 	}
@@ -164,6 +170,16 @@ func fail(stderr io.Writer, err error) error {
 	return &exitError{perfFailed}
 }
 
+// interrupted says what a run came to that the user has ended.
+func interrupted(stderr io.Writer, reported bool) error {
+	if reported {
+		fmt.Fprintln(stderr, "The run was interrupted; the report is of what was measured until then.")
+	} else {
+		fmt.Fprintln(stderr, "The run was interrupted before anything was measured.")
+	}
+	return &exitError{perfInterrupted}
+}
+
 // verdict prints what is wrong with a run and returns the exit code for it.
 func (f *perfFlags) verdict(stderr io.Writer, r *perf.Result, err error, allowed float64) error {
 	failed, total := failures(r)
@@ -177,8 +193,7 @@ func (f *perfFlags) verdict(stderr io.Writer, r *perf.Result, err error, allowed
 	case err != nil:
 		return fail(stderr, err)
 	case r.Cut != "":
-		fmt.Fprintf(stderr, "The run was %s; the report is of what was measured until then.\n", r.Cut)
-		return &exitError{perfInterrupted}
+		return interrupted(stderr, len(r.Reported()) > 0 || r.Capacity != nil)
 	case float64(failed) > allowed*float64(total):
 		fmt.Fprintf(stderr, "error: %d of %d requests failed; --max-error-rate says how many may.\n", failed, total)
 		return &exitError{perfFailed}

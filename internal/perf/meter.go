@@ -2,6 +2,7 @@ package perf
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"time"
 
@@ -20,6 +21,9 @@ const (
 	// minCountWindow is the shortest window that is counted by requests; a few
 	// milliseconds would never agree with each other.
 	minCountWindow = time.Second
+	// statisticsTimeout is how long a server may take for its statistics, which
+	// cost it next to nothing.
+	statisticsTimeout = 10 * time.Second
 )
 
 // A meter turns what a crew sees into windows, one after the other without a gap.
@@ -62,7 +66,12 @@ func (m *meter) edge(ctx context.Context) (edge, error) {
 	e.serverCPU = load.CPU(m.session.processes())
 	var err error
 	if m.session.statistics {
+		ctx, cancel := context.WithTimeoutCause(ctx, statisticsTimeout, fmt.Errorf("the server did not answer within %v", statisticsTimeout))
+		defer cancel()
 		e.stats, err = m.session.api.Statistics(ctx, m.session.target.Model, m.session.target.Version)
+		if err != nil && ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
 	}
 	return e, err
 }

@@ -123,7 +123,11 @@ func (s *Session) level(ctx context.Context, l *Level, o Observer) error {
 	}
 	err = s.measure(ctx, l, m, o)
 	c.stop()
-	if !c.wait(s.waitFor(ctx, l)) && err == nil && ctx.Err() == nil {
+	wait := s.waitFor(ctx, l)
+	if err != nil {
+		wait = cutPatience
+	}
+	if !c.wait(wait) && err == nil && ctx.Err() == nil {
 		l.Warnings = append(l.Warnings, "the server did not answer the last requests; their connections were closed")
 	}
 	l.Timeline = m.timeline
@@ -206,14 +210,19 @@ func (s *Session) measure(ctx context.Context, l *Level, m *meter, o Observer) e
 	p := &s.settings.Plan
 	for trial := 1; ; trial++ {
 		w, going, err := m.window(ctx)
-		if err != nil {
-			return fmt.Errorf("failed to get statistics: %w", err)
+		if err == nil {
+			w.WarmUp = s.warming(l, trial, &w)
 		}
-		w.WarmUp = s.warming(l, trial, &w)
-		l.Windows = append(l.Windows, w)
+		l.Windows = append(l.Windows, w) // what was measured until a server died counts too
 		o.Window(trial, &w)
+		if err != nil || m.health.why != "" {
+			l.Reason = cutShort
+		}
 		if m.health.why != "" {
 			return errors.New(m.health.why)
+		}
+		if err != nil {
+			return fmt.Errorf("failed to get statistics: %w", err)
 		}
 		if w.Requests == 0 && ctx.Err() == nil {
 			if w.Failed > 0 {
@@ -223,7 +232,9 @@ func (s *Session) measure(ctx context.Context, l *Level, m *meter, o Observer) e
 		}
 		v := judge(p, l.Windows)
 		if p.RequestCount > 0 {
-			l.Stable = !going && ctx.Err() == nil
+			if l.Stable = !going && ctx.Err() == nil; ctx.Err() != nil {
+				l.Reason = cutShort
+			}
 			return nil
 		}
 		l.Stable, l.Reason, l.OverLimit = v.stable, v.reason, v.over

@@ -31,6 +31,8 @@ type fakeServer struct {
 	most     int
 	took     []time.Duration
 	gone     error // what questions are answered with
+	after    int   // from this request on
+	hangs    bool  // questions then have no answer
 }
 
 func (s *fakeServer) Conns(n int) ([]load.Conn, error) {
@@ -41,14 +43,24 @@ func (s *fakeServer) Conns(n int) ([]load.Conn, error) {
 	return conns, nil
 }
 
-func (s *fakeServer) Statistics(context.Context, string, string) ([]*pb.ModelStatistics, error) {
+func (s *fakeServer) Statistics(ctx context.Context, _, _ string) ([]*pb.ModelStatistics, error) {
+	s.mu.Lock()
+	gone := s.gone
+	if s.n < s.after {
+		gone = nil
+	}
+	s.mu.Unlock()
+	if gone != nil && s.hangs {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := uint64(len(s.took))
 	d := func(ns uint64) *pb.StatisticDuration { return &pb.StatisticDuration{Count: n, Ns: n * ns} }
 	return []*pb.ModelStatistics{{Version: "1", InferenceCount: 2 * n, ExecutionCount: n, InferenceStats: &pb.InferStatistics{
 		Success: d(10_000), Queue: d(3000), ComputeInput: d(1000), ComputeInfer: d(4000), ComputeOutput: d(1000),
-	}}}, s.gone
+	}}}, gone
 }
 
 func (c *fakeConn) Tend() {}
@@ -463,6 +475,43 @@ func TestRunEndsWhenTheServerDies(t *testing.T) {
 			t.Errorf("got %d levels after %v, cut %q, want an early end with the counts", len(r.Levels), time.Since(start), r.Cut)
 		}
 	})
+}
+
+// A server that is gone answers no questions either, and what it did before, in the
+// first window of a run, is told all the same.
+func TestRunThatLosesItsServerHasItsCounts(t *testing.T) {
+	for name, hangs := range map[string]bool{"it refuses": false, "it hangs": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				server := &fakeServer{hangs: hangs}
+				server.latency = func(n int) time.Duration {
+					if n >= 6000 && hangs {
+						return time.Hour
+					}
+					return time.Millisecond
+				}
+				server.fail = func(n int) error {
+					if n >= 6000 && !hangs {
+						return errors.New("connection refused")
+					}
+					return nil
+				}
+				server.after = 6000
+				server.gone = errors.New("connection refused")
+				r, err := measured(t, Settings{Mode: Concurrency, Range: single(4)}, server, nil)
+				if err == nil || r.Cut == "" || len(r.Reported()) != 1 {
+					t.Fatalf("got %v, cut %q, %d levels, want an error and what was measured", err, r.Cut, len(r.Reported()))
+				}
+				if l := r.Levels[0]; l.Merged.Requests < 5990 || l.Merged.Requests > 6000 || l.Stable || l.Reason != cutShort {
+					t.Errorf("got %d requests, stable %v, %q, want about 6000 and cut short", l.Merged.Requests, l.Stable, l.Reason)
+				}
+				if took := time.Since(start); took > 25*time.Second {
+					t.Errorf("it took %v, want an end soon after the window", took)
+				}
+			})
+		})
+	}
 }
 
 func TestRunSaysThatNothingWasAnswered(t *testing.T) {

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 
 import pytest
@@ -204,6 +205,35 @@ def test_an_interrupted_run_reports_what_it_has(tool, target):
     out, err = process.communicate(timeout=20)
     assert process.returncode == 130 and "interrupted" in err
     assert re.search(r"^Concurrency: 1, throughput: ", out, re.M), out + err
+
+
+def test_ctrl_c_before_the_server_answers(tool):
+    """Somebody listens and says nothing."""
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        command = [str(tool), "-m", "simple", "-u", "127.0.0.1:%d" % silent.getsockname()[1]]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
+        silent.accept()[0].recv(1)  # the question has come
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+    assert process.returncode == 130 and err == "The run was interrupted before anything was measured.\n", out + err
+
+
+def test_a_server_that_dies_in_the_first_window_ends_the_run_with_counts(tool, serve):
+    target = serve(wanted=(models.simple(),)).wait_ready()
+    command = [str(tool), "-m", "simple", "-u", target.http, "--concurrency-range", "4", "-p", "20000"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
+
+    def answered() -> int:
+        return json.loads(server.get(target.http, "/v2/models/simple/stats").body)["model_stats"][0]["inference_count"]
+
+    server.wait_until(lambda: answered() > 100, 20, "requests that were answered")
+    target.process.kill()
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 99 and err.startswith("error: "), out + err
+    assert re.search(r"Request count: [1-9]\d+$", out, re.M), out + err
+    assert re.search(r"^Concurrency: 4, throughput: .* \(unstable: cut short\)$", out, re.M), out + err
 
 
 def test_a_server_that_dies_ends_the_run_with_counts(tool, serve):
