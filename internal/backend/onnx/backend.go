@@ -72,7 +72,7 @@ func (b *Backend) openLibrary() (*ort.Library, error) {
 	if err != nil {
 		return nil, status.Errorf(status.Unavailable, "%v; run `shoal runtime list` to see what was found, or `shoal runtime install` to get one that works", err)
 	}
-	b.log.Info("loaded ONNX Runtime", "path", path, "version", lib.Version(), "duration", time.Since(start))
+	b.log.Info("loaded ONNX Runtime", "path", path, "version", lib.Version(), "after", time.Since(start).Round(time.Millisecond))
 	return lib, nil
 }
 
