@@ -43,6 +43,7 @@ type Batcher struct {
 	open    *batch   // the batch that takes more, perhaps already given a worker
 	ready   []*batch // batches without a worker, the oldest first
 	order   []*batch // with ordered: batches not delivered yet, the oldest first
+	line    line     // with ordered: calls of those that were
 	idle    []*worker
 	spare   []*worker // to get full batches ready while their instance runs another
 	view    []Candidate
@@ -204,6 +205,11 @@ func (b *Batcher) Do(ctx context.Context, r *infer.Request) error {
 	entered(r)
 	if !leads || !b.lead(c) {
 		b.await(ctx, c)
+	}
+	if b.ordered {
+		b.mu.Lock()
+		b.line.leave(c)
+		b.mu.Unlock()
 	}
 	err = c.err
 	c.request, c.batch = nil, nil

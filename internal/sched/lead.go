@@ -148,8 +148,7 @@ func (b *Batcher) finish(bt *batch, leader *call, err error) bool {
 	b.rest(bt.worker)
 	b.advance(bt.run.Times.End)
 	bt.done = true
-	mine := !b.ordered
-	if mine {
+	if !b.ordered {
 		b.release(bt)
 		b.mu.Unlock()
 		b.deliver(bt, leader)
@@ -159,11 +158,12 @@ func (b *Batcher) finish(bt *batch, leader *call, err error) bool {
 	for len(b.order) > 0 && b.order[0].done {
 		head := b.order[0]
 		b.order = without(b.order, head)
-		mine = mine || head == bt
 		b.release(head)
-		b.deliver(head, leader)
+		b.line.join(head.calls)
+		head.reset()
+		b.batches.Put(head)
 	}
-	return mine
+	return false // its turn is in the line
 }
 
 // release lets go of the calls of a batch that has run: from now on nothing but

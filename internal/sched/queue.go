@@ -19,6 +19,7 @@ type call struct {
 	entry               // what the batcher was given
 
 	prev    *call
+	after   *call // the next in the line
 	list    *callList
 	level   int
 	waiting infer.Waiting

@@ -1,0 +1,33 @@
+package sched
+
+// A line has calls leave one after the other, where answers must keep an order:
+// of calls that are all woken at once, any may be the first to write its answer.
+// The batcher's mutex protects it.
+type line struct {
+	last *call // the newest in it, nil when it is empty
+}
+
+// join adds calls that have their answer. The first in the line may leave.
+func (l *line) join(calls []*call) {
+	for _, c := range calls {
+		if l.last == nil {
+			c.signals <- signalDone // buffered, and its last signal
+		} else {
+			l.last.after = c
+		}
+		l.last = c
+	}
+}
+
+// leave takes out the first, which has been told that it may leave, and tells
+// the next.
+func (l *line) leave(c *call) {
+	if c.after == nil {
+		if l.last == c {
+			l.last = nil
+		}
+		return
+	}
+	c.after.signals <- signalDone
+	c.after = nil
+}

@@ -1,0 +1,45 @@
+package sched
+
+import (
+	"slices"
+	"testing"
+)
+
+// told returns which of the calls may leave, and forgets that they were told.
+func told(calls []*call) (which []int) {
+	for i, c := range calls {
+		select {
+		case <-c.signals:
+			which = append(which, i)
+		default:
+		}
+	}
+	return which
+}
+
+func TestCallsLeaveALineOneByOneInOrder(t *testing.T) {
+	var l line
+	calls := make([]*call, 5)
+	for i := range calls {
+		calls[i] = &call{signals: make(chan signal, 1)}
+	}
+	for _, step := range []struct {
+		name string
+		act  func()
+		want []int
+	}{
+		{"the first of a batch may leave", func() { l.join(calls[:2]) }, []int{0}},
+		{"a batch that comes later waits", func() { l.join(calls[2:4]) }, nil},
+		{"each tells the next", func() { l.leave(calls[0]) }, []int{1}},
+		{"also of the next batch", func() { l.leave(calls[1]) }, []int{2}},
+		{"one that was never in it tells nobody", func() { l.leave(calls[4]) }, nil},
+		{"the last but one", func() { l.leave(calls[2]) }, []int{3}},
+		{"the last", func() { l.leave(calls[3]) }, nil},
+		{"who comes to an empty line may leave at once", func() { l.join(calls[4:]) }, []int{4}},
+	} {
+		step.act()
+		if got := told(calls); !slices.Equal(got, step.want) {
+			t.Errorf("%s: got told %v, want %v", step.name, got, step.want)
+		}
+	}
+}
