@@ -51,7 +51,7 @@ def get_output_tensor_by_name(inference_response: InferenceResponse, name: str) 
 
 def _named(tensors: list[Tensor], name: str) -> Tensor | None:
     for tensor in tensors:
-        if tensor.name() == name:
+        if tensor._name == name:
             return tensor
     return None
 

@@ -108,7 +108,7 @@ class Handler:
             init.get("config") or {},
         )  # fmt: skip
 
-    def _plain_inputs(self) -> list[str] | None:
+    def _plain_inputs(self) -> tuple[str, ...] | None:
         """The inputs that predict takes, in its order, where the worker's arrays are what it gets; else None."""
         if not self._batched or self._optional or self._arguments is None:
             return None
@@ -117,14 +117,14 @@ class Handler:
         parameters = inspect.signature(self._call).parameters.values()
         if [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD] != self._arguments:
             return None
-        return self._arguments
+        return tuple(self._arguments)
 
     def execute(self, batch: Any) -> None:
         """Answers a batch with one call of predict where its requests' inputs lie together, else with one each."""
         try:
             if self._plain is not None:  # most models, and every microsecond here is a request's
-                given = [batch.input(name) for name in self._plain]
-                if list not in map(type, given):
+                given = batch.stacked(self._plain)
+                if given is not None:
                     batch.respond(self._returned.check(self._call(*given), batch.rows))
                     return
             arrays = batch.inputs()

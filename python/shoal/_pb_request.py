@@ -84,18 +84,6 @@ class InferenceRequest:
         self._trace = trace
         self._parameters = json.dumps(check_parameters(parameters))
 
-    @classmethod
-    def _of(cls, raw: Any, owner: Any) -> InferenceRequest:
-        """A request that came to the handler `owner`, around the worker's own object."""
-        request = object.__new__(_Received)
-        request._raw = raw
-        request._owner = owner
-        request._inputs = None
-        request._flags = None
-        request._exchange = None
-        request._done = False  # answered without an exchange
-        return request
-
     def inputs(self) -> list[Tensor]:
         """The request's tensors."""
         return self._inputs
@@ -179,23 +167,51 @@ _NO_CALLS = (
 )
 
 
+def received(batch: Any, owner: Any) -> list[InferenceRequest]:
+    """The requests of a batch that came to the handler `owner`."""
+    if not owner.decoupled:
+        return [_Received(batch, i, owner) for i in range(len(batch))]
+    requests = []
+    for raw in batch.requests:
+        request = _Received(None, 0, owner)  # it outlives the batch
+        request._raw = raw
+        request._answering()
+        requests.append(request)
+    return requests
+
+
 class _Received(InferenceRequest):
     """A request that the model is to answer. What it holds is made when it is asked for."""
 
+    def __init__(self, batch: Any, index: int, owner: Any):
+        self._batch = batch
+        self._index = index
+        self._owner = owner
+        self._raw = None  # the worker's request
+        self._inputs = None
+        self._flags = None
+        self._exchange = None
+        self._done = False  # answered without an exchange
+
+    def _request(self) -> Any:
+        if self._raw is None:
+            self._raw = self._batch.request(self._index)
+        return self._raw
+
     def inputs(self) -> list[Tensor]:
         if self._inputs is None:
-            raw = self._raw
-            self._inputs = [Tensor._of(name, raw.input(name), raw.datatype(name)) for name in raw.input_names]
+            parts = self._raw.parts() if self._batch is None else self._batch.parts(self._index)
+            self._inputs = [Tensor._of(*part) for part in parts]
         return self._inputs
 
     def request_id(self) -> str:
-        return self._raw.id
+        return self._request().id
 
     def correlation_id(self) -> int | str:
-        return self._raw.correlation_id
+        return self._request().correlation_id
 
     def requested_output_names(self) -> set[str]:
-        return set(self._raw.wanted)
+        return set(self._request().wanted)
 
     def model_name(self) -> str:
         return self._owner.model_name
@@ -204,13 +220,13 @@ class _Received(InferenceRequest):
         return self._owner.model_version
 
     def flags(self) -> int:
-        return self._raw.flags if self._flags is None else self._flags
+        return self._request().flags if self._flags is None else self._flags
 
     def timeout(self) -> int:
-        return self._raw.timeout
+        return self._request().timeout
 
     def parameters(self) -> str:
-        return json.dumps(self._raw.parameters or {})
+        return json.dumps(self._request().parameters)
 
     def preferred_memory(self) -> PreferredMemory | None:
         return None
@@ -219,14 +235,14 @@ class _Received(InferenceRequest):
         return InferenceTrace()
 
     def is_cancelled(self) -> bool:
-        return self._raw.cancelled()
+        return self._request().cancelled()
 
     def get_response_sender(self) -> InferenceResponseSender:
         return InferenceResponseSender(self._answering())
 
     def _answering(self) -> Exchange:
         if self._exchange is None:
-            self._exchange = Exchange(self._raw, self._owner.decoupled)
+            self._exchange = Exchange(self._request(), self._owner.decoupled)
         return self._exchange
 
     def _respond(self, response: InferenceResponse) -> None:
@@ -234,11 +250,11 @@ class _Received(InferenceRequest):
         if self._exchange is not None:
             self._exchange.send(response, RESPONSE_COMPLETE_FINAL)
             return
-        try:
-            response._deliver(self._raw)
-        except ValueError as error:
-            self._raw.fail(str(error))
         self._done = True
+        try:
+            response._deliver(self._batch, self._index)
+        except ValueError as error:
+            self._batch.fail_one(self._index, str(error))
 
     def _answered(self) -> bool:
         return self._done or (self._exchange is not None and self._exchange.complete())

@@ -63,14 +63,12 @@ class InferenceResponse:
     ):
         self._outputs = list(output_tensors)
         for tensor in self._outputs:
-            if tensor is None:
-                raise TritonModelException("Output tensor for inference response should not be empty.")
-            if not isinstance(tensor, Tensor):
-                raise TypeError(f"output_tensors wants pb_utils.Tensor objects, got {type(tensor).__name__}")
+            if type(tensor) is not Tensor:
+                _check_tensor(tensor)
         if error is not None and not isinstance(error, TritonError):
             raise TypeError(f"error wants a pb_utils.TritonError, got {type(error).__name__}")
         self._error = error
-        self._parameters = check_parameters(parameters)
+        self._parameters = None if parameters is None else check_parameters(parameters)
 
     def output_tensors(self) -> list[Tensor]:
         """The response's tensors."""
@@ -86,16 +84,34 @@ class InferenceResponse:
 
     def parameters(self) -> str:
         """The response's parameters, as JSON."""
-        return json.dumps(self._parameters)
+        return json.dumps(self._parameters or {})
 
-    def _deliver(self, raw: Any, **how: bool) -> None:
+    def _deliver(self, batch: Any, i: int) -> None:
+        """Answers request i of a batch of the worker's."""
+        if self._error is not None:
+            batch.fail_one(i, self._error._message, self._error._code.name)
+            return
+        wanted = batch.wanted(i)
+        outputs = []
+        for tensor in self._outputs:
+            if tensor._name in wanted:
+                outputs.append((tensor._name, tensor._array, tensor._datatype))
+        batch.answer(i, outputs, self._parameters)
+
+    def _send(self, raw: Any, **how: bool) -> None:
         """Sends the response as an answer to a request of the worker's; a decoupled one takes final=True."""
         if self._error is not None:
             raw.fail(self._error._message, self._error._code.name, **how)
             return
         wanted = raw.wanted
-        outputs = [(t._name, t._array, t._datatype) for t in self._outputs if t._name in wanted]
-        raw.respond(outputs, self._parameters or None, **how)
+        raw.respond([(t._name, t._array, t._datatype) for t in self._outputs if t._name in wanted], self._parameters, **how)
+
+
+def _check_tensor(tensor: Any) -> None:
+    if tensor is None:
+        raise TritonModelException("Output tensor for inference response should not be empty.")
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"output_tensors wants pb_utils.Tensor objects, got {type(tensor).__name__}")
 
 
 def check_parameters(parameters: Any) -> dict[str, Any]:
@@ -138,9 +154,9 @@ class Exchange:
             self._sent += 1
             final = flags == RESPONSE_COMPLETE_FINAL
             if response is not None and self.decoupled:
-                response._deliver(self.raw, final=final)
+                response._send(self.raw, final=final)
             elif response is not None:
-                response._deliver(self.raw)
+                response._send(self.raw)
             if final:
                 self._close()
 

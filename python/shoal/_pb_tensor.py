@@ -13,6 +13,10 @@ class TritonModelException(Exception):
     """What the functions of this module raise when they are used wrongly."""
 
 
+_new = object.__new__
+_KNOWN = {dtype: name for name, dtype in _dtypes.NUMPY.items() if name != "BF16"}
+
+
 class Tensor:
     """A named tensor: an input of a request or an output of a response."""
 
@@ -23,18 +27,20 @@ class Tensor:
             raise TypeError(
                 f"Tensor '{name}' wants a numpy.ndarray, got {type(numpy_array).__name__}; np.array(value, dtype) makes one"
             )
-        _check_name(name)
-        datatype = _dtypes.of_numpy(numpy_array.dtype)
+        if type(name) is not str or not name:
+            _check_name(name)
+        dtype = numpy_array.dtype
+        datatype = _KNOWN.get(dtype) or _dtypes.of_numpy(dtype)
         if datatype is None:
             raise TritonModelException("NumPy dtype is not supported.")
         self._name = name
         self._datatype = datatype
         self._array = numpy_array if numpy_array.flags.c_contiguous else np.ascontiguousarray(numpy_array)
 
-    @classmethod
-    def _of(cls, name: str, array: np.ndarray, datatype: str) -> Tensor:
+    @staticmethod
+    def _of(name: str, array: np.ndarray, datatype: str) -> Tensor:
         """A tensor whose name and type are known to be right."""
-        tensor = object.__new__(cls)
+        tensor = _new(Tensor)
         tensor._name = name
         tensor._array = array
         tensor._datatype = datatype

@@ -9,7 +9,7 @@ import threading
 
 import numpy as np
 
-from shoal import _codec, _wire
+from shoal import _batch, _codec, _request
 
 # sequence, request, flags, bytes of the table
 _RESPONSE = struct.Struct("<QIII")
@@ -17,10 +17,14 @@ _FINAL = 1
 _EMPTY = 2  # nothing but the end
 
 
-class StreamBatch(_wire.Batch):
+class StreamBatch(_batch.Batch):
     """A batch of a decoupled model."""
 
     __slots__ = ()
+
+    def __init__(self, channel, slot, layout, sequence):
+        super().__init__(channel, slot, layout, sequence)
+        self._due = 0  # no request needs an answer when execute returns
 
     @property
     def requests(self):
@@ -33,10 +37,6 @@ class StreamBatch(_wire.Batch):
         """Not for decoupled models, whose requests are answered one by one."""
         raise RuntimeError("a decoupled model answers each request by itself")
 
-    def unanswered(self):
-        """The requests whose execute has not been finished are not due yet."""
-        return []
-
     def fail(self, message, code="INTERNAL"):
         """Fail and finish every request that is not finished."""
         for r in self.requests:
@@ -44,24 +44,23 @@ class StreamBatch(_wire.Batch):
                 r.fail(message, code, final=True)
 
 
-class StreamRequest(_wire.Request):
+class StreamRequest(_request.Request):
     """One request of a decoupled model."""
 
-    __slots__ = ("_channel", "_sequence", "_extra", "_rows", "_inputs", "_types", "_finished", "_lock")
+    __slots__ = ("_channel", "_sequence", "_more", "_rows", "_inputs", "_types", "_finished", "_lock")
 
     def __init__(self, batch, index):
         super().__init__(None, index)
         self._finished = False
         self._lock = threading.Lock()
         self._channel = batch._channel
-        self._sequence = batch._header[0]
-        self._extra = batch._extra(index)
+        self._sequence = batch._sequence
+        self._more = batch.extra(index)
         self._rows = batch._layout.rows[index]
-        names = batch._layout.names
-        parts = ((n, batch._part(n, index)) for n in names)
-        self._inputs = {n: a for n, a in parts if a is not None}
-        self._types = {n: batch.datatype(n) for n in self._inputs}
-        self._channel._live[(self._sequence, index)] = self
+        parts = batch.parts(index)
+        self._inputs = {n: a for n, a, _ in parts}
+        self._types = {n: t for n, _, t in parts}
+        self._channel.live[(self._sequence, index)] = self
 
     def __del__(self):
         # Nobody can answer it any more: its client must not wait for ever.
@@ -70,19 +69,20 @@ class StreamRequest(_wire.Request):
         except Exception:  # the server is gone, or this interpreter is ending
             pass
 
-    id = property(lambda self: self._extra.id)
-    correlation_id = property(lambda self: self._extra.correlation_id)
-    flags = property(lambda self: self._extra.flags)
-    priority = property(lambda self: self._extra.priority)
-    timeout = property(lambda self: self._extra.timeout)
-    parameters = property(lambda self: self._extra.parameters)
-    rows = property(lambda self: self._rows)
-    input_names = property(lambda self: tuple(self._inputs))
+    def _extra(self):
+        return self._more
 
     @property
     def wanted(self):
         """The names of the outputs that the client asked for."""
-        return self._channel.output_names if self._extra.wanted is None else self._extra.wanted
+        return self._channel.output_names if self._more.wanted is None else self._more.wanted
+
+    def parts(self):
+        """The inputs: (name, array, data type) of each."""
+        return [(n, a, self._types[n]) for n, a in self._inputs.items()]
+
+    rows = property(lambda self: self._rows)
+    input_names = property(lambda self: tuple(self._inputs))
 
     def input(self, name):
         """The input of that name, or None."""
@@ -94,11 +94,11 @@ class StreamRequest(_wire.Request):
 
     def cancelled(self):
         """Whether the client has gone."""
-        return (self._sequence, self._index) in self._channel._cancelled
+        return self._channel.is_cancelled(self._sequence, self._index)
 
     def respond(self, outputs, parameters=None, final=False):
         """Send an answer; with final it is the last."""
-        channel, wanted = self._channel, self._extra.wanted
+        channel, wanted = self._channel, self._more.wanted
         table, data, offset, count = [b""], [], 0, 0
         for item in outputs:
             name, array = item[0], item[1]
@@ -143,4 +143,4 @@ class StreamRequest(_wire.Request):
             head = _RESPONSE.pack(self._sequence, self._index, flags, len(table))
             self._channel.send(head, table, *data)
             if self._finished:
-                self._channel._live.pop((self._sequence, self._index), None)
+                self._channel.live.pop((self._sequence, self._index), None)

@@ -12,7 +12,7 @@ import triton_python_backend_utils as pb_utils
 from shoal import _faults
 from shoal._pb_config import ModelConfig
 from shoal._pb_host import Logger
-from shoal._pb_request import InferenceRequest
+from shoal._pb_request import received
 from shoal._pb_response import InferenceResponse
 from shoal._pb_tensor import TritonModelException
 
@@ -50,6 +50,7 @@ class Handler:
         self._model = self._class()
         if hasattr(self._model, "initialize"):
             self._model.initialize(self._args())
+        self._call = getattr(self._model, "execute", None)  # not before: initialize may set another
 
     def _args(self) -> dict[str, str]:
         init = self._init
@@ -65,24 +66,27 @@ class Handler:
 
     def execute(self, batch: Any) -> None:
         """Hands the batch's requests to the model and its answers to the requests."""
-        requests = [InferenceRequest._of(raw, self) for raw in batch.requests]
-        if self.decoupled:
-            for request in requests:
-                request._answering()
+        requests = received(batch, self)
         try:
-            unanswered = self._run(requests)
+            if self._call is None:
+                raise TritonModelException(f"Python model {self._path} does not implement `execute` method.")
+            result = self._call(requests)
+            if type(result) is list and not self.decoupled:  # most models, and every microsecond here is a request's
+                unanswered = self._answer(requests, result)
+            else:
+                unanswered = self._other(requests, result)
         except BaseException as error:  # sys.exit in a model is its error, too
             self._failed(requests, error)
             return
-        del requests  # from here on only the model keeps those that it will answer
-        while unanswered:
-            unanswered.pop().wait()
+        if not unanswered:
+            return
+        settled = [r._answering().settled for r in unanswered]
+        del requests, unanswered  # from here on only the model keeps those that it will answer
+        while settled:
+            settled.pop().wait()
 
-    def _run(self, requests: list) -> list[threading.Event]:
-        """Executes; returns what tells when the requests that the model answers later are done."""
-        if not hasattr(self._model, "execute"):
-            raise TritonModelException(f"Python model {self._path} does not implement `execute` method.")
-        result = self._model.execute(requests)
+    def _other(self, requests: list, result: Any) -> list:
+        """Goes on with what is no list of responses; returns the requests that the model answers later."""
         if asyncio.iscoroutine(result):
             future = asyncio.run_coroutine_threadsafe(result, self._event_loop())
             if self.decoupled:
@@ -90,13 +94,12 @@ class Handler:
                 return []
             result = future.result()
         if result is not None:
-            self._answer(requests, result)
-        if self.decoupled:
-            return []
-        return [r._answering().settled for r in requests if not r._answered()]
+            return self._answer(requests, result)
+        return [] if self.decoupled else [r for r in requests if not r._answered()]
 
-    def _answer(self, requests: list, responses: Any) -> None:
-        """Checks what execute returned as a whole, then sends it: a wrong list answers nobody."""
+    def _answer(self, requests: list, responses: Any) -> list:
+        """Checks what execute returned as a whole, then sends it: a wrong list answers
+        nobody. Returns the requests that the model answers later."""
         if self.decoupled:
             raise _Refused(f"Python model '{self._name}' is using the decoupled mode and the execute function must return None.")
         if not isinstance(responses, list):
@@ -111,9 +114,13 @@ class Handler:
                 raise _Refused(
                     f"Expected an 'InferenceResponse' object in the execute function return list, found type '{type(response)}'."
                 )
+        unanswered = []
         for request, response in zip(requests, responses):
             if response is not None:
                 request._respond(response)
+            elif not request._answered():
+                unanswered.append(request)
+        return unanswered
 
     def _failed(self, requests: list, error: BaseException) -> None:
         told = str(error) if isinstance(error, _Refused) else _faults.describe(error)

@@ -7,7 +7,6 @@ log, metrics, and the answers of decoupled models.
 """
 
 import errno
-import functools
 import gc
 import importlib
 import json
@@ -185,7 +184,7 @@ def _live(link, ear, fds, init, load, loaded):
         loaded()
     ear.serve(channel)
     link.send_json(READY, {})
-    channel.serve(functools.partial(_execute, handler))
+    channel.serve(handler.execute, _failed)
     handler.close()
     return True
 
@@ -236,17 +235,11 @@ class _Ear:
             self._closing = True
 
 
-def _execute(handler, batch):
-    """Run a batch, so that every request of it has an answer."""
-    try:
-        handler.execute(batch)
-    except BaseException as e:  # sys.exit in a model is its error, too
-        log("error", traceback.format_exc())
-        batch.fail(_faults.last_line(e))
-        traceback.clear_frames(e.__traceback__)  # they may hold inputs
-    else:
-        if batch.unanswered():
-            batch.fail("the model's execute returned without an answer to this request")
+def _failed(batch, e):
+    """Fail what a handler has left unanswered."""
+    log("error", "".join(traceback.format_exception(type(e), e, e.__traceback__)))
+    batch.fail(_faults.last_line(e))
+    traceback.clear_frames(e.__traceback__)  # they may hold inputs
 
 
 def _described(e):

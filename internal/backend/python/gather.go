@@ -28,6 +28,8 @@ type layout struct {
 	extrasAt int
 	size     int
 	texts    int // columns of strings
+
+	described []byte // the table
 }
 
 // lay works out where the batch's parts will lie.
@@ -119,6 +121,7 @@ func (r *run) gather(s *slot, rows int) (size int, err error) {
 	binary.LittleEndian.PutUint32(mem[24:], l.flags())
 	binary.LittleEndian.PutUint64(mem[32:], uint64(l.extrasAt))
 	l.write(mem, requests, rows)
+	s.describe(l.described)
 	copy(mem[l.extrasAt:], l.extras)
 	return l.size, nil
 }
@@ -137,10 +140,10 @@ func (l *layout) flags() uint32 {
 	return 0
 }
 
-// write writes the table and the data.
+// write writes the data, and the table into described.
 func (l *layout) write(mem []byte, requests []*infer.Request, rows int) {
 	clear(l.places)
-	table := mem[headSize:headSize]
+	table := l.described[:0]
 	for _, r := range requests {
 		table = binary.LittleEndian.AppendUint32(table, uint32(r.Rows))
 	}
@@ -162,6 +165,7 @@ func (l *layout) write(mem []byte, requests []*infer.Request, rows int) {
 			table = c.writeSeparate(table, mem, requests, l.places)
 		}
 	}
+	l.described = table
 }
 
 func (c *column) writeStacked(table, mem []byte, requests []*infer.Request, places []int, rows int) []byte {

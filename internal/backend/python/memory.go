@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"os"
 	"sync"
+	"sync/atomic"
 )
 
 // A memory is the file that the server and one worker share, with the eventfds
@@ -17,8 +18,9 @@ type memory struct {
 	backFD     int
 	page       []byte
 	sent       uint64
-	token      [8]byte // what is read from back
-	one        [8]byte // what is written to ring
+	token      [8]byte       // what is read from back
+	one        [8]byte       // what is written to ring
+	stamps     atomic.Uint64 // of tables of inputs: no two of them have the same
 
 	mu      sync.Mutex // protects the fields below
 	idle    []*slot

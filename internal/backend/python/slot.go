@@ -1,6 +1,8 @@
 package python
 
 import (
+	"bytes"
+	"encoding/binary"
 	"sync/atomic"
 )
 
@@ -17,6 +19,8 @@ type slot struct {
 
 	// used is how much of each half the batch has written.
 	usedIn, usedOut int
+
+	described []byte // the table of inputs that lies in our half
 
 	table []byte // a copy of the result's table
 	text  []byte // copies of the result's strings
@@ -96,6 +100,18 @@ func (s *slot) unmap() {
 	s.in, s.out = nil, nil
 }
 
+// describe writes the table of a batch's inputs, unless the batch before had the
+// same. The stamp tells the worker whether it did: reading a table costs it more
+// than most else of a small batch.
+func (s *slot) describe(table []byte) {
+	if bytes.Equal(table, s.described) {
+		return
+	}
+	s.described = append(s.described[:0], table...)
+	copy(s.in[headSize:], table)
+	binary.LittleEndian.PutUint64(s.in[stampAt:], s.mem.stamps.Add(1))
+}
+
 // Release implements infer.Releaser: one response less.
 func (s *slot) Release() {
 	if s.refs.Add(-1) == 0 {
@@ -162,6 +178,9 @@ func (s *slot) shrink() {
 	}
 	if cap(s.table) > keptSize {
 		s.table = nil
+	}
+	if cap(s.described) > keptSize {
+		s.described = nil
 	}
 	if cap(s.text) > keptSize {
 		s.text = nil

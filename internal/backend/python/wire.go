@@ -1,6 +1,6 @@
 package python
 
-// How the shared memory is laid out; python/shoal/_wire.py has the other end.
+// How the shared memory is laid out; python/shoal/_wire.py and _slot.py have the other end.
 //
 // The file's first page is a ring of entries, one for each batch that was sent,
 // with the number of entries, and how many of them the worker has taken, at its
@@ -19,6 +19,7 @@ const (
 	sentAt      = pageSize - 8
 	takenAt     = pageSize - 16
 	headSize    = 64
+	stampAt     = 40 // in our half's header
 	dataAlign   = 64
 
 	// firstMap is how far a half is mapped at first. Nothing but addresses is

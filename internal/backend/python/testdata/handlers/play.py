@@ -117,7 +117,7 @@ class Handler:
     def garbage(self, batch):
         """Write nonsense over the result once it is there."""
         self.echo(batch)
-        batch._table = [os.urandom(64)]
+        batch._slot.result._table = [os.urandom(64)]
 
     def early(self, batch):
         """Ring before there is an answer."""

@@ -1,0 +1,240 @@
+"""Requests that run together: what a handler reads of them, and how it answers."""
+
+from shoal import _codec
+from shoal._request import Request
+from shoal._result import ALL, KEPT
+from shoal._slot import MAX_U32, SIZES
+
+_NOTHING = _codec.Extra()
+_UNREAD = object()
+
+
+class Batch:
+    """Requests that run together."""
+
+    __slots__ = (
+        "_channel", "_slot", "_layout", "_sequence", "_requests", "_extras", "_arrays", "_texts",
+        "_due", "_answered", "_open", "__weakref__",
+    )
+
+    def __init__(self, channel, slot, layout, sequence):
+        self._channel = channel
+        self._slot = slot
+        self._layout = layout
+        self._sequence = sequence
+        self._requests = None
+        self._extras = _UNREAD if slot.words[SIZES] > MAX_U32 else None  # None: no request has any
+        self._arrays = None
+        self._texts = None
+        self._due = len(layout.rows)  # requests without an answer
+        self._answered = None  # by request, once one of them is
+        self._open = True
+
+    # What a handler reads.
+
+    def __len__(self):
+        return len(self._layout.rows)
+
+    @property
+    def rows(self):
+        """The rows of all requests together."""
+        return self._layout.total
+
+    @property
+    def requests(self):
+        """The requests, in order."""
+        if self._requests is None:
+            self._requests = [Request(self, i) for i in range(len(self._layout.rows))]
+        return self._requests
+
+    def request(self, i):
+        """One of requests, also after the batch's end."""
+        return Request(self, i)
+
+    @property
+    def input_names(self):
+        """The names of the inputs that the requests have."""
+        return self._layout.names
+
+    def inputs(self):
+        """Every input by its name: one array with the rows of all requests one
+        after another, or a list with an array (or None) for each request where
+        their shapes differ."""
+        return {name: self.input(name) for name in self._layout.names}
+
+    def input(self, name):
+        """One of inputs()."""
+        self._check_open()
+        layout = self._layout
+        view = layout.stacked.get(name)
+        if view is not None:
+            return self._array(name, view)
+        if name in layout.texts:
+            return self._text(name)
+        if name in layout.separate:
+            return [None if v is None else self._copied(v) for v in layout.separate[name]]
+        raise KeyError(name)
+
+    def stacked(self, names):
+        """The inputs of these names (a tuple), where each is one array with the rows
+        of all requests; None where one of them is not, or is of strings."""
+        self._check_open()
+        views = self._layout.chosen(names)
+        if views is None:
+            return None
+        if self._channel.copies:
+            return [self._array(n, v) for n, v in zip(names, views)]
+        if len(views) == 1:
+            return (views[0][...],)
+        return [v[...] for v in views]
+
+    def datatype(self, name):
+        """The name of an input's data type on the wire, such as "FP32"."""
+        return _codec.NAMES[self._layout.types[name]]
+
+    def parts(self, i):
+        """The inputs of request i: (name, array, data type) of each that it has."""
+        layout = self._layout
+        if layout.uniform is None or self._channel.copies:
+            found = ((n, self._part(n, i), self.datatype(n)) for n in layout.names)
+            return [p for p in found if p[1] is not None]
+        self._check_open()
+        if len(layout.rows) == 1:
+            return [(n, v[...], t) for n, v, t in layout.uniform]
+        begin, end = layout.starts[i], layout.starts[i + 1]
+        return [(n, v[begin:end], t) for n, v, t in layout.uniform]
+
+    def extra(self, i):
+        """What request i has besides tensors."""
+        if self._extras is None:
+            return _NOTHING
+        if self._extras is _UNREAD:
+            self._check_open()
+            self._extras = self._slot.extras(self._channel.output_names)
+        return self._extras[i]
+
+    def wanted(self, i):
+        """The names of the outputs that the client of request i asked for."""
+        if self._extras is None:
+            return self._channel.output_names
+        wanted = self.extra(i).wanted
+        return self._channel.output_names if wanted is None else wanted
+
+    def _check_open(self):
+        if not self._open:
+            raise RuntimeError("the batch has ended; copy what is needed later while execute runs")
+
+    def _copied(self, view):
+        return view.copy() if self._channel.copies else view[...]
+
+    def _array(self, name, view):
+        if not self._channel.copies:
+            return view[...]
+        if self._arrays is None:
+            self._arrays = {}
+        a = self._arrays.get(name)
+        if a is None:
+            a = self._arrays[name] = view.copy()
+        return a
+
+    def _text(self, name):
+        if self._texts is None:
+            self._texts = {}
+        a = self._texts.get(name)
+        if a is None:
+            where = self._layout.texts[name]
+            memory = self._slot.inputs
+            if isinstance(where, list):
+                a = [None if p is None else _codec.read_bytes(memory, *p) for p in where]
+            else:
+                a = _codec.read_bytes(memory, *where)
+            self._texts[name] = a
+        return a
+
+    def _part(self, name, i):
+        """The input of request i; None when it has none of that name."""
+        self._check_open()
+        layout = self._layout
+        whole = layout.stacked.get(name)
+        if whole is not None:
+            if self._channel.copies:
+                whole = self._array(name, whole)
+            if len(layout.rows) == 1:
+                return whole[...]
+            return whole[layout.starts[i] : layout.starts[i + 1]]
+        if name in layout.texts:
+            a = self._text(name)
+            if isinstance(a, list) or len(layout.rows) == 1:
+                return a[i] if isinstance(a, list) else a
+            return a[layout.starts[i] : layout.starts[i + 1]]
+        parts = layout.separate.get(name)
+        if parts is None or parts[i] is None:
+            return None
+        return self._copied(parts[i])
+
+    # What a handler answers. The lock is against threads of the model's.
+
+    def respond(self, outputs, parameters=None):
+        """Answer all requests at once: each array has the rows of all of them, in
+        order, and the server gives each request its own. Outputs are as those of
+        Request.respond."""
+        with self._channel.lock:
+            self._check_open()
+            if self._answered is not None or not self._due:
+                raise RuntimeError("a request of the batch has been answered already")
+            self._slot.result.add(ALL, outputs, parameters, None)
+            self._due = 0
+
+    def fail(self, message, code="INTERNAL"):
+        """Fail every request that has no answer yet."""
+        for r in self.unanswered():
+            r.fail(message, code)
+
+    def unanswered(self):
+        """The requests that have no answer yet."""
+        if not self._due:
+            return []
+        return [r for i, r in enumerate(self.requests) if self._answered is None or not self._answered[i]]
+
+    def answer(self, i, outputs, parameters=None):
+        """Answer request i; outputs are as those of Request.respond."""
+        with self._channel.lock:
+            self._claim(i)
+            wanted = None if self._extras is None else self.extra(i).wanted
+            self._slot.result.add(i, outputs, parameters, wanted)
+            self._answered[i] = 1
+            self._due -= 1
+
+    def fail_one(self, i, message, code="INTERNAL"):
+        """Answer request i with an error."""
+        with self._channel.lock:
+            self._claim(i)
+            self._slot.result.fail(i, message, code)
+            self._answered[i] = 1
+            self._due -= 1
+
+    def _claim(self, i):
+        if not self._open:
+            self._check_open()
+        answered = self._answered
+        if answered is None:
+            answered = self._answered = bytearray(len(self._layout.rows))
+        if answered[i] or not self._due:
+            raise RuntimeError("the request has been answered already")
+
+    # The end of a batch.
+
+    def _outlive(self):
+        """Somebody keeps the batch, or a request of it, beyond its end: read what
+        such a request can still be asked."""
+        self.extra(0)
+
+    def _finish(self, spent):
+        self._open = False
+        self._requests = self._arrays = self._texts = None
+        layout = self._layout
+        flags = 0
+        if layout.count() != layout.references:
+            self._channel.retire(self._slot)
+            flags = KEPT
+        self._slot.result.finish(self._sequence, flags, spent)

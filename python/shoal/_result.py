@@ -1,0 +1,137 @@
+"""The worker's part of a slot: the outputs of a batch, and the table of them."""
+
+import numpy as np
+
+from shoal import _codec
+from shoal._codec import ResultError
+
+ALL = 0xFFFFFFFF  # in place of a request's number: an answer for all of the batch
+KEPT = 1  # a flag: the handler still holds inputs, and the slot must not be used again
+
+_HEAD = 64  # bytes of the header
+_ALIGN = 64
+_MAX_PLACES = 1024
+
+
+class Result:
+    """What is written of a batch's answers. A slot has one, for batch after batch."""
+
+    __slots__ = ("_channel", "_slot", "_words", "_places", "_cursor", "_answers", "_table")
+
+    def __init__(self, channel, slot):
+        self._channel = channel
+        self._slot = slot
+        self._clear()
+
+    def _clear(self):
+        self._cursor = _HEAD
+        self._answers = 0
+        self._table = []
+
+    def moved(self, words):
+        """Take note that the memory is mapped anew; words are those of its header."""
+        self._words = words
+        self._places = {}
+
+    def add(self, i, outputs, parameters, wanted):
+        """Put the answer of request i into the slot. Nothing of an answer is there
+        unless all of it is. Wanted is None for all outputs."""
+        if parameters is None and wanted is None and len(outputs) == 1 and self._again(i, *outputs[0]):
+            return
+        cursor = self._cursor
+        names = self._channel.outputs
+        entries = [b""]
+        try:
+            for item in outputs:
+                index = names.get(item[0])
+                if index is None:
+                    raise ResultError(_codec.unknown_output(item[0], names))
+                if wanted is None or item[0] in wanted:
+                    entries.append(self._put(i, index, *item))
+            if parameters:
+                entries.append(_codec.pack_params(parameters))
+        except BaseException:
+            self._cursor = cursor
+            raise
+        many = len(parameters) if parameters else 0
+        entries[0] = _codec.ANSWER.pack(i, 0, 0, len(entries) - 1 - (many > 0), many, 0)
+        self._table += entries
+        self._answers += 1
+
+    def _again(self, i, name, array, datatype=None):
+        """Put the only output of an answer, if its like has been at this place before."""
+        if type(array) is not np.ndarray:
+            return False
+        place = self._places.get((i, name, self._cursor, datatype, array.dtype.num, array.shape))
+        if place is None:
+            return False
+        place[0][...] = array
+        self._cursor = place[1]
+        self._table.append(place[3])
+        self._answers += 1
+        return True
+
+    def fail(self, i, message, code):
+        """Put the error of request i into the slot."""
+        self._table.append(_codec.pack_error(i, message, code))
+        self._answers += 1
+
+    def _put(self, i, index, name, array, datatype=None):
+        if type(array) is not np.ndarray:
+            array = np.asarray(array)
+        key = (i, name, self._cursor, datatype, array.dtype.num, array.shape)
+        place = self._places.get(key)
+        if place is None:
+            return self._put_first(index, name, array, datatype, key)
+        place[0][...] = array
+        self._cursor = place[1]
+        return place[2]
+
+    def _put_first(self, index, name, array, datatype, key):
+        """Put an array whose like has not been at this place before."""
+        given = array.dtype.num
+        array, code = _codec.prepare(name, array, datatype, self._channel.output_types[index])
+        offset = self._cursor
+        if code == _codec.BYTES:
+            data = _codec.write_bytes(name, array)
+            size = len(data)
+            self._reserve(name, offset + size)
+            self._slot.outputs[offset : offset + size] = data
+        else:
+            size = array.nbytes
+            self._reserve(name, offset + size)
+            view = np.ndarray(array.shape, array.dtype, self._slot.outputs, offset)
+            view[...] = array
+        entry = _codec.pack_output(index, code, offset, size, array.shape)
+        self._cursor = end = (offset + size + _ALIGN - 1) & -_ALIGN
+        if code != _codec.BYTES and array.dtype.num == given:
+            if len(self._places) >= _MAX_PLACES:
+                self._places.clear()
+            alone = _codec.ANSWER.pack(key[0], 0, 0, 1, 0, 0) + entry  # the whole answer, when there is no more to it
+            self._places[key] = (view, end, entry, alone)
+        return entry
+
+    def _reserve(self, name, size):
+        limit = self._channel.limit
+        if size > limit:
+            raise ResultError(
+                "output '%s' makes the result of this batch %d bytes, and at most %d are allowed; "
+                "raise it with --backend-config=python,max-result-byte-size=N" % (name, size, limit)
+            )
+        self._slot.grow(size)
+
+    def finish(self, sequence, flags, spent):
+        """Write the table and the header, and be ready for the next batch."""
+        slot, at = self._slot, self._cursor
+        table = b"".join(self._table)
+        end = at + len(table)
+        if end > slot.output_size:
+            slot.grow(end)
+        slot.outputs[at:end] = table
+        words = self._words
+        words[1] = flags | self._answers << 32
+        words[2] = spent
+        words[3] = at
+        words[4] = len(table)
+        words[0] = sequence
+        self._clear()

@@ -1,0 +1,156 @@
+"""A slot of the shared memory, and how the inputs of a batch lie in it."""
+
+import mmap
+import struct
+from sys import getrefcount
+
+import numpy as np
+
+from shoal import _codec
+from shoal._result import Result
+
+SPAN = 1 << 36  # of one slot; the outputs begin in its middle
+HALF = SPAN // 2
+HEAD = 64  # bytes of a part's header
+
+# Words of the server's header: the batch's number; bytes of the table, and of what
+# else there is to say of the requests in the upper half; requests; flags; where
+# that else lies; the table's stamp, which is another when the table is.
+SEQUENCE, SIZES, REQUESTS, FLAGS, EXTRAS_AT, STAMP = range(6)
+_UNCACHED = 1  # a flag: the table is not likely to come again
+
+MAX_U32 = 0xFFFFFFFF
+_MAX_LAYOUTS = 64
+_FIRST_MAP = 1 << 20
+
+
+class Slot:
+    """A slot's two parts as this process has them mapped."""
+
+    def __init__(self, channel, memory, number):
+        self.number = number
+        self._channel = channel
+        self._file = memory
+        self._at = (number + 1) * SPAN
+        self.inputs = self.outputs = None
+        self.input_size = self.output_size = 0
+        self.result = Result(channel, self)
+        self.reach(_FIRST_MAP)
+        self.grow(_FIRST_MAP)
+
+    def reach(self, size):
+        """Map the server's part at least that far."""
+        if size <= self.input_size:
+            return
+        self.input_size = _rounded(size)
+        self.inputs = self._map(self._at, self.input_size)
+        self.words = memoryview(self.inputs)[:HEAD].cast("Q")
+        self.stamp = self.layout = None
+        self._layouts = {}
+
+    def grow(self, size):
+        """Map our part at least that far. What was written stays."""
+        if size <= self.output_size:
+            return
+        self.output_size = _rounded(size)
+        self.outputs = self._map(self._at + HALF, self.output_size)
+        self.result.moved(memoryview(self.outputs)[:HEAD].cast("Q"))
+
+    def _map(self, offset, size):
+        m = mmap.mmap(self._file, size, offset=offset)
+        advice = getattr(mmap, "MADV_DONTDUMP", None)
+        if advice is not None:
+            m.madvise(advice)
+        return m
+
+    def look(self):
+        """Return the layout of the batch that is there, which is not that of the one before."""
+        words = self.words
+        table = self.inputs[HEAD : HEAD + (words[SIZES] & MAX_U32)]
+        layout = self._layouts.get(table)
+        if layout is None:
+            layout = Layout(self._channel.inputs, self.inputs, table, words[REQUESTS] & MAX_U32)
+            if not words[FLAGS] & _UNCACHED:
+                if len(self._layouts) >= _MAX_LAYOUTS:
+                    self._layouts.clear()
+                self._layouts[table] = layout
+        self.layout, self.stamp = layout, words[STAMP]
+        return layout
+
+    def extras(self, outputs):
+        """Read what the requests have besides tensors."""
+        size, at = self.words[SIZES] >> 32, self.words[EXTRAS_AT]
+        return _codec.read_extras(self.inputs[at : at + size], self.words[REQUESTS] & MAX_U32, outputs)
+
+
+def _rounded(size):
+    n = _FIRST_MAP
+    while n < size:
+        n *= 2
+    return min(n, HALF)
+
+
+class Layout:
+    """Where the inputs of a batch lie. Batches of the same shapes share one."""
+
+    def __init__(self, inputs, memory, table, requests):
+        self.rows = struct.unpack_from("<%dI" % requests, table)
+        self.starts = [0]
+        for n in self.rows:
+            self.starts.append(self.starts[-1] + n)
+        self.total = self.starts[-1]
+        self.types = {}
+        self.stacked = {}  # name: one array with the rows of all requests
+        self.separate = {}  # name: an array or None for each request
+        self.texts = {}  # name: (offset, shape); offsets and shapes for separate ones
+        self.views = []
+        self._chosen = {}
+        at = (4 * requests + 7) & ~7
+        while at < len(table):
+            at = self._column(inputs, memory, table, at, requests)
+        self.names = tuple(self.types)
+        self.uniform = None  # (name, array, type's name) of each input, when all lie in one array each
+        if len(self.stacked) == len(self.types):
+            self.uniform = [(n, v, _codec.NAMES[self.types[n]]) for n, v in self.stacked.items()]
+        self.references = self.count()
+
+    def _column(self, inputs, memory, table, at, requests):
+        index, code, kind, rank = struct.unpack_from("<HBBI", table, at)
+        name = inputs[index]
+        self.types[name] = code
+        entry = struct.Struct("<Qq%dq" % rank)
+        at += 8
+        parts = []
+        for _ in range(requests if kind else 1):
+            offset, size, *shape = entry.unpack_from(table, at)
+            at += entry.size
+            if size < 0:
+                parts.append(None)
+            elif code == _codec.BYTES:
+                parts.append((offset, tuple(shape)))
+            else:
+                view = np.ndarray(shape, _codec.DTYPES[code], memory, offset)
+                self.views.append(view)
+                parts.append(view)
+        if kind:
+            (self.texts if code == _codec.BYTES else self.separate)[name] = parts
+        else:
+            (self.texts if code == _codec.BYTES else self.stacked)[name] = parts[0]
+        return at
+
+    def chosen(self, names):
+        """The stacked arrays of these inputs; None unless all of them are such."""
+        views = self._chosen.get(names)
+        if views is None and names not in self._chosen:
+            if all(n in self.stacked for n in names):
+                views = [self.stacked[n] for n in names]
+                self.references += len(views)
+            self._chosen[names] = views
+        return views
+
+    def count(self):
+        """References to the views: more than at first, and somebody keeps one."""
+        views = self.views
+        if len(views) == 1:
+            return getrefcount(views[0])
+        return sum(map(getrefcount, views))
