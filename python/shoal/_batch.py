@@ -13,11 +13,13 @@ class Batch:
     """Requests that run together."""
 
     __slots__ = (
-        "_channel", "_slot", "_layout", "_sequence", "_requests", "_extras", "_arrays", "_texts",
+        "rows", "size", "_channel", "_slot", "_layout", "_sequence", "_requests", "_extras", "_arrays", "_texts",
         "_due", "_answered", "_open", "__weakref__",
     )
 
     def __init__(self, channel, slot, layout, sequence):
+        self.rows = layout.total  # of all requests together
+        self.size = layout.requests
         self._channel = channel
         self._slot = slot
         self._layout = layout
@@ -26,25 +28,20 @@ class Batch:
         self._extras = _UNREAD if slot.words[SIZES] > MAX_U32 else None  # None: no request has any
         self._arrays = None
         self._texts = None
-        self._due = len(layout.rows)  # requests without an answer
+        self._due = self.size  # those without an answer
         self._answered = None  # by request, once one of them is
         self._open = True
 
     # What a handler reads.
 
     def __len__(self):
-        return len(self._layout.rows)
-
-    @property
-    def rows(self):
-        """The rows of all requests together."""
-        return self._layout.total
+        return self.size
 
     @property
     def requests(self):
         """The requests, in order."""
         if self._requests is None:
-            self._requests = [Request(self, i) for i in range(len(self._layout.rows))]
+            self._requests = [Request(self, i) for i in range(self.size)]
         return self._requests
 
     def request(self, i):
@@ -64,7 +61,8 @@ class Batch:
 
     def input(self, name):
         """One of inputs()."""
-        self._check_open()
+        if not self._open:
+            raise _ended()
         layout = self._layout
         view = layout.stacked.get(name)
         if view is not None:
@@ -78,8 +76,11 @@ class Batch:
     def stacked(self, names):
         """The inputs of these names (a tuple), where each is one array with the rows
         of all requests; None where one of them is not, or is of strings."""
-        self._check_open()
-        views = self._layout.chosen(names)
+        if not self._open:
+            raise _ended()
+        views = self._layout.chosen.get(names, ())
+        if views == ():
+            views = self._layout.choose(names)
         if views is None:
             return None
         if self._channel.copies:
@@ -92,37 +93,38 @@ class Batch:
         """The name of an input's data type on the wire, such as "FP32"."""
         return _codec.NAMES[self._layout.types[name]]
 
-    def parts(self, i):
-        """The inputs of request i: (name, array, data type) of each that it has."""
+    def parts(self, i, make):
+        """The inputs of request i: make(name, array, data type) of each that it has."""
         layout = self._layout
         if layout.uniform is None or self._channel.copies:
             found = ((n, self._part(n, i), self.datatype(n)) for n in layout.names)
-            return [p for p in found if p[1] is not None]
-        self._check_open()
-        if len(layout.rows) == 1:
-            return [(n, v[...], t) for n, v, t in layout.uniform]
+            return [make(*p) for p in found if p[1] is not None]
+        if not self._open:
+            raise _ended()
+        made = []
+        if self.size == 1:
+            for name, view, datatype in layout.uniform:
+                made.append(make(name, view[...], datatype))
+            return made
         begin, end = layout.starts[i], layout.starts[i + 1]
-        return [(n, v[begin:end], t) for n, v, t in layout.uniform]
+        for name, view, datatype in layout.uniform:
+            made.append(make(name, view[begin:end], datatype))
+        return made
 
     def extra(self, i):
         """What request i has besides tensors."""
         if self._extras is None:
             return _NOTHING
         if self._extras is _UNREAD:
-            self._check_open()
+            if not self._open:
+                raise _ended()
             self._extras = self._slot.extras(self._channel.output_names)
         return self._extras[i]
 
     def wanted(self, i):
         """The names of the outputs that the client of request i asked for."""
-        if self._extras is None:
-            return self._channel.output_names
         wanted = self.extra(i).wanted
         return self._channel.output_names if wanted is None else wanted
-
-    def _check_open(self):
-        if not self._open:
-            raise RuntimeError("the batch has ended; copy what is needed later while execute runs")
 
     def _copied(self, view):
         return view.copy() if self._channel.copies else view[...]
@@ -153,18 +155,19 @@ class Batch:
 
     def _part(self, name, i):
         """The input of request i; None when it has none of that name."""
-        self._check_open()
+        if not self._open:
+            raise _ended()
         layout = self._layout
         whole = layout.stacked.get(name)
         if whole is not None:
             if self._channel.copies:
                 whole = self._array(name, whole)
-            if len(layout.rows) == 1:
+            if self.size == 1:
                 return whole[...]
             return whole[layout.starts[i] : layout.starts[i + 1]]
         if name in layout.texts:
             a = self._text(name)
-            if isinstance(a, list) or len(layout.rows) == 1:
+            if isinstance(a, list) or self.size == 1:
                 return a[i] if isinstance(a, list) else a
             return a[layout.starts[i] : layout.starts[i + 1]]
         parts = layout.separate.get(name)
@@ -172,18 +175,19 @@ class Batch:
             return None
         return self._copied(parts[i])
 
-    # What a handler answers. The lock is against threads of the model's.
+    # What a handler answers.
 
     def respond(self, outputs, parameters=None):
         """Answer all requests at once: each array has the rows of all of them, in
         order, and the server gives each request its own. Outputs are as those of
-        Request.respond."""
-        with self._channel.lock:
-            self._check_open()
-            if self._answered is not None or not self._due:
-                raise RuntimeError("a request of the batch has been answered already")
-            self._slot.result.add(ALL, outputs, parameters, None)
-            self._due = 0
+        Request.respond. It is for the thread that runs execute, and no request of
+        the batch may be answered by another."""
+        if not self._open:
+            raise _ended()
+        if self._answered is not None or not self._due:
+            raise RuntimeError("a request of the batch has been answered already")
+        self._slot.result.add(ALL, outputs, parameters, None, True)
+        self._due = 0
 
     def fail(self, message, code="INTERNAL"):
         """Fail every request that has no answer yet."""
@@ -196,12 +200,13 @@ class Batch:
             return []
         return [r for i, r in enumerate(self.requests) if self._answered is None or not self._answered[i]]
 
-    def answer(self, i, outputs, parameters=None):
-        """Answer request i; outputs are as those of Request.respond."""
+    def answer(self, i, outputs, parameters=None, strict=True):
+        """Answer request i; outputs are as those of Request.respond. Any thread may
+        do it. Outputs that the model does not have are an error, or left out."""
         with self._channel.lock:
             self._claim(i)
             wanted = None if self._extras is None else self.extra(i).wanted
-            self._slot.result.add(i, outputs, parameters, wanted)
+            self._slot.result.add(i, outputs, parameters, wanted, strict)
             self._answered[i] = 1
             self._due -= 1
 
@@ -214,12 +219,12 @@ class Batch:
             self._due -= 1
 
     def _claim(self, i):
+        """Check that request i may be answered."""
         if not self._open:
-            self._check_open()
-        answered = self._answered
-        if answered is None:
-            answered = self._answered = bytearray(len(self._layout.rows))
-        if answered[i] or not self._due:
+            raise _ended()
+        if self._answered is None:
+            self._answered = bytearray(self.size)
+        if self._answered[i] or not self._due:
             raise RuntimeError("the request has been answered already")
 
     # The end of a batch.
@@ -232,9 +237,13 @@ class Batch:
     def _finish(self, spent):
         self._open = False
         self._requests = self._arrays = self._texts = None
-        layout = self._layout
-        flags = 0
-        if layout.count() != layout.references:
-            self._channel.retire(self._slot)
-            flags = KEPT
-        self._slot.result.finish(self._sequence, flags, spent)
+        slot = self._slot
+        if self._layout.kept():
+            self._channel.retire(slot)
+            slot.result.finish(self._sequence, KEPT, spent)
+        else:
+            slot.result.finish(self._sequence, 0, spent)
+
+
+def _ended():
+    return RuntimeError("the batch has ended; copy what is needed later while execute runs")

@@ -167,10 +167,15 @@ _NO_CALLS = (
 )
 
 
+_tensor = Tensor._of
+
+
 def received(batch: Any, owner: Any) -> list[InferenceRequest]:
     """The requests of a batch that came to the handler `owner`."""
     if not owner.decoupled:
-        return [_Received(batch, i, owner) for i in range(len(batch))]
+        if batch.size == 1:
+            return [_Received(batch, 0, owner)]
+        return [_Received(batch, i, owner) for i in range(batch.size)]
     requests = []
     for raw in batch.requests:
         request = _Received(None, 0, owner)  # it outlives the batch
@@ -200,8 +205,10 @@ class _Received(InferenceRequest):
 
     def inputs(self) -> list[Tensor]:
         if self._inputs is None:
-            parts = self._raw.parts() if self._batch is None else self._batch.parts(self._index)
-            self._inputs = [Tensor._of(*part) for part in parts]
+            if self._batch is None:
+                self._inputs = self._raw.parts(_tensor)
+            else:
+                self._inputs = self._batch.parts(self._index, _tensor)
         return self._inputs
 
     def request_id(self) -> str:

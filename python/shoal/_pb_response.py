@@ -91,12 +91,10 @@ class InferenceResponse:
         if self._error is not None:
             batch.fail_one(i, self._error._message, self._error._code.name)
             return
-        wanted = batch.wanted(i)
         outputs = []
         for tensor in self._outputs:
-            if tensor._name in wanted:
-                outputs.append((tensor._name, tensor._array, tensor._datatype))
-        batch.answer(i, outputs, self._parameters)
+            outputs.append((tensor._name, tensor._array, tensor._datatype))
+        batch.answer(i, outputs, self._parameters, False)
 
     def _send(self, raw: Any, **how: bool) -> None:
         """Sends the response as an answer to a request of the worker's; a decoupled one takes final=True."""

@@ -1,6 +1,7 @@
 """The worker's part of a slot: the outputs of a batch, and the table of them."""
 
 import numpy as np
+from numpy import ndarray
 
 from shoal import _codec
 from shoal._codec import ResultError
@@ -21,10 +22,7 @@ class Result:
     def __init__(self, channel, slot):
         self._channel = channel
         self._slot = slot
-        self._clear()
-
-    def _clear(self):
-        self._cursor = _HEAD
+        self._cursor = _HEAD  # where the next output goes
         self._answers = 0
         self._table = []
 
@@ -33,21 +31,34 @@ class Result:
         self._words = words
         self._places = {}
 
-    def add(self, i, outputs, parameters, wanted):
+    def add(self, i, outputs, parameters, wanted, strict):
         """Put the answer of request i into the slot. Nothing of an answer is there
-        unless all of it is. Wanted is None for all outputs."""
-        if parameters is None and wanted is None and len(outputs) == 1 and self._again(i, *outputs[0]):
-            return
+        unless all of it is. Wanted is None for all outputs. One that the model
+        does not have is an error if it is strict, and left out otherwise."""
+        if len(outputs) == 1 and wanted is None and parameters is None and len(outputs[0]) == 3:
+            name, array, datatype = outputs[0]
+            if type(array) is ndarray:  # the like of most answers has been here before
+                place = self._places.get((i, name, self._cursor, datatype, array.dtype.num, array.shape))
+                if place is not None:
+                    place[0][...] = array
+                    self._cursor = place[1]
+                    self._table.append(place[3])
+                    self._answers += 1
+                    return
+        self._add(i, outputs, parameters, wanted, strict)
+
+    def _add(self, i, outputs, parameters, wanted, strict):
         cursor = self._cursor
         names = self._channel.outputs
         entries = [b""]
         try:
             for item in outputs:
                 index = names.get(item[0])
-                if index is None:
+                if index is not None:
+                    if wanted is None or item[0] in wanted:
+                        entries.append(self._put(i, index, *item))
+                elif strict:
                     raise ResultError(_codec.unknown_output(item[0], names))
-                if wanted is None or item[0] in wanted:
-                    entries.append(self._put(i, index, *item))
             if parameters:
                 entries.append(_codec.pack_params(parameters))
         except BaseException:
@@ -57,19 +68,6 @@ class Result:
         entries[0] = _codec.ANSWER.pack(i, 0, 0, len(entries) - 1 - (many > 0), many, 0)
         self._table += entries
         self._answers += 1
-
-    def _again(self, i, name, array, datatype=None):
-        """Put the only output of an answer, if its like has been at this place before."""
-        if type(array) is not np.ndarray:
-            return False
-        place = self._places.get((i, name, self._cursor, datatype, array.dtype.num, array.shape))
-        if place is None:
-            return False
-        place[0][...] = array
-        self._cursor = place[1]
-        self._table.append(place[3])
-        self._answers += 1
-        return True
 
     def fail(self, i, message, code):
         """Put the error of request i into the slot."""
@@ -123,7 +121,7 @@ class Result:
     def finish(self, sequence, flags, spent):
         """Write the table and the header, and be ready for the next batch."""
         slot, at = self._slot, self._cursor
-        table = b"".join(self._table)
+        table = self._table[0] if len(self._table) == 1 else b"".join(self._table)
         end = at + len(table)
         if end > slot.output_size:
             slot.grow(end)
@@ -134,4 +132,6 @@ class Result:
         words[3] = at
         words[4] = len(table)
         words[0] = sequence
-        self._clear()
+        self._cursor = _HEAD
+        self._answers = 0
+        self._table = []

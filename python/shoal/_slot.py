@@ -94,6 +94,7 @@ class Layout:
     """Where the inputs of a batch lie. Batches of the same shapes share one."""
 
     def __init__(self, inputs, memory, table, requests):
+        self.requests = requests
         self.rows = struct.unpack_from("<%dI" % requests, table)
         self.starts = [0]
         for n in self.rows:
@@ -103,8 +104,8 @@ class Layout:
         self.stacked = {}  # name: one array with the rows of all requests
         self.separate = {}  # name: an array or None for each request
         self.texts = {}  # name: (offset, shape); offsets and shapes for separate ones
-        self.views = []
-        self._chosen = {}
+        self._views = []
+        self.chosen = {}  # names: their stacked arrays, None unless all of them are such
         at = (4 * requests + 7) & ~7
         while at < len(table):
             at = self._column(inputs, memory, table, at, requests)
@@ -112,7 +113,8 @@ class Layout:
         self.uniform = None  # (name, array, type's name) of each input, when all lie in one array each
         if len(self.stacked) == len(self.types):
             self.uniform = [(n, v, _codec.NAMES[self.types[n]]) for n, v in self.stacked.items()]
-        self.references = self.count()
+        self._only = self._views[0] if len(self._views) == 1 else None
+        self._references = self._count() if self._only is None else getrefcount(self._only)
 
     def _column(self, inputs, memory, table, at, requests):
         index, code, kind, rank = struct.unpack_from("<HBBI", table, at)
@@ -130,7 +132,7 @@ class Layout:
                 parts.append((offset, tuple(shape)))
             else:
                 view = np.ndarray(shape, _codec.DTYPES[code], memory, offset)
-                self.views.append(view)
+                self._views.append(view)
                 parts.append(view)
         if kind:
             (self.texts if code == _codec.BYTES else self.separate)[name] = parts
@@ -138,19 +140,20 @@ class Layout:
             (self.texts if code == _codec.BYTES else self.stacked)[name] = parts[0]
         return at
 
-    def chosen(self, names):
-        """The stacked arrays of these inputs; None unless all of them are such."""
-        views = self._chosen.get(names)
-        if views is None and names not in self._chosen:
-            if all(n in self.stacked for n in names):
-                views = [self.stacked[n] for n in names]
-                self.references += len(views)
-            self._chosen[names] = views
+    def choose(self, names):
+        """Fill in chosen for these names, and return it."""
+        views = None
+        if all(n in self.stacked for n in names):
+            views = [self.stacked[n] for n in names]
+            self._references += len(views)
+        self.chosen[names] = views
         return views
 
-    def count(self):
-        """References to the views: more than at first, and somebody keeps one."""
-        views = self.views
-        if len(views) == 1:
-            return getrefcount(views[0])
-        return sum(map(getrefcount, views))
+    def _count(self):
+        return sum(map(getrefcount, self._views))
+
+    def kept(self):
+        """Whether anybody else refers to the views."""
+        if self._only is not None:
+            return getrefcount(self._only) != self._references
+        return self._count() != self._references

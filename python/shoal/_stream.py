@@ -57,9 +57,8 @@ class StreamRequest(_request.Request):
         self._sequence = batch._sequence
         self._more = batch.extra(index)
         self._rows = batch._layout.rows[index]
-        parts = batch.parts(index)
-        self._inputs = {n: a for n, a, _ in parts}
-        self._types = {n: t for n, _, t in parts}
+        self._inputs, self._types = {}, {}
+        batch.parts(index, self._hold)
         self._channel.live[(self._sequence, index)] = self
 
     def __del__(self):
@@ -77,9 +76,13 @@ class StreamRequest(_request.Request):
         """The names of the outputs that the client asked for."""
         return self._channel.output_names if self._more.wanted is None else self._more.wanted
 
-    def parts(self):
-        """The inputs: (name, array, data type) of each."""
-        return [(n, a, self._types[n]) for n, a in self._inputs.items()]
+    def _hold(self, name, array, datatype):
+        self._inputs[name] = array
+        self._types[name] = datatype
+
+    def parts(self, make):
+        """The inputs: make(name, array, data type) of each."""
+        return [make(n, a, self._types[n]) for n, a in self._inputs.items()]
 
     rows = property(lambda self: self._rows)
     input_names = property(lambda self: tuple(self._inputs))

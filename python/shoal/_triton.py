@@ -110,7 +110,7 @@ class Handler:
                 f"InferenceRequest(s) size is:{len(requests)}, and InferenceResponse(s) size is:{len(responses)}\n"
             )
         for response in responses:
-            if response is not None and not isinstance(response, InferenceResponse):
+            if type(response) is not InferenceResponse and not isinstance(response, (InferenceResponse, type(None))):
                 raise _Refused(
                     f"Expected an 'InferenceResponse' object in the execute function return list, found type '{type(response)}'."
                 )
