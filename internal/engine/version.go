@@ -79,6 +79,7 @@ func (v *Version) Infer(ctx context.Context, r *infer.Request) error {
 	}
 	begin := time.Now()
 	v.stats.accepted()
+	r.Context = ctx
 	err := v.sched.Do(ctx, r)
 	if err == nil {
 		err = v.finish(r, &r.Response)

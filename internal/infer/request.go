@@ -7,6 +7,7 @@
 package infer
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -39,6 +40,11 @@ type Request struct {
 	// Queued is when the scheduler took the request, Started when an instance
 	// did; zero for one that was refused, or never ran.
 	Queued, Started time.Time
+
+	// Context is that of the client's call: an instance that runs the request
+	// may look whether anybody still waits for the answer. Nil when nobody can
+	// tell. The engine sets it.
+	Context context.Context
 
 	// Entered, when it is set, is called once the scheduler has the request in
 	// its queue, so that another can be sent after it. A request that is

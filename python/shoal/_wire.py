@@ -37,7 +37,7 @@ class Channel:
         self._slots = {}
         self._closing = False
         self._sequence = 0  # of the batch that runs, or ran last
-        self._cancelled = set()  # (sequence, request) of clients that have gone
+        self._gone = {}  # (sequence, request): whether its client has, as far as that was asked or told
         self.lock = threading.Lock()  # held while an answer is put into a slot
         self.inputs = config["inputs"]  # names, in the order of the signature
         self.outputs = {name: i for i, name in enumerate(config["outputs"])}
@@ -54,6 +54,7 @@ class Channel:
 
             self._batch = _stream.StreamBatch
         self.send = None  # sends an answer of a decoupled model
+        self.watch = None  # asks the server whether a client has gone, and has it call cancel when it does
         self.live = weakref.WeakValueDictionary()  # (sequence, request): those of decoupled models that are not finished
 
     def close(self):
@@ -95,7 +96,7 @@ class Channel:
                 batch._outlive()
             batch._finish(spent)
             batch = layout = None  # what is kept of them must be the handler's
-            if self._cancelled:
+            if self._gone:
                 self._forget(self._sequence)
             write(back, _ONE)
 
@@ -121,14 +122,20 @@ class Channel:
     def cancel(self, sequence, i):
         """Note that the client of a request has gone."""
         if sequence >= self._sequence or (sequence, i) in self.live:
-            self._cancelled.add((sequence, i))
+            self._gone[sequence, i] = True
 
     def is_cancelled(self, sequence, i):
         """Whether the client of a request has gone."""
-        return (sequence, i) in self._cancelled
+        key = (sequence, i)
+        gone = self._gone.get(key)
+        if gone is None and not self.decoupled:  # of those the server tells unasked
+            gone = self._gone.setdefault(key, False)  # before it is asked: it may tell at once
+            if self.watch(sequence, i):
+                gone = self._gone[key] = True
+        return bool(gone)
 
     def _forget(self, sequence):
-        """Drop what is known of clients that have gone, for batches that have ended."""
-        for key in list(self._cancelled):
+        """Drop what is known of clients, for batches that have ended."""
+        for key in list(self._gone):
             if key[0] <= sequence and key not in self.live:
-                self._cancelled.discard(key)
+                self._gone.pop(key, None)

@@ -99,9 +99,12 @@ func (r *run) try(b *infer.Batch, rows int) (again bool, err error) {
 	binary.LittleEndian.PutUint64(s.in, sequence)
 	if in.model.decoupled {
 		l.streams.add(sequence, r.live)
+	} else {
+		l.clients.begin(sequence, r.live)
 	}
 	b.Times.InputsReady = in.now()
 	err = l.exchange(s, size, sequence)
+	l.clients.end()
 	b.Times.OutputsOut = in.now()
 	if err == nil {
 		err = r.read(s, sequence, rows)

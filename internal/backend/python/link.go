@@ -33,6 +33,7 @@ type link struct {
 	silent  atomic.Bool   // nothing will come from the worker any more
 	ending  atomic.Bool   // it was asked to end
 	streams *streams      // the requests of a decoupled model that are not finished
+	clients clients       // of the batch that runs, for other models
 	count   counter       // takes the model's own metrics
 
 	sending sync.Mutex
@@ -52,7 +53,7 @@ const maxFrame = 1 << 30
 // that is not to run batches.
 func startLink(cmd worker.Command, first []byte, m *loaded) (*link, error) {
 	l := &link{streams: newStreams(m), name: cmd.Name, log: cmd.Log.With("model", cmd.Model, "instance", cmd.Name), first: make(chan frame, 1), gone: make(chan struct{})}
-	l.streams.cancel = l.cancel
+	l.streams.cancel, l.clients.cancel = l.cancel, l.cancel
 	l.count = m.counter()
 	var err error
 	if l.mem, err = newMemory(cmd.Name); err != nil {
@@ -134,10 +135,21 @@ func (l *link) send(kind byte, payload []byte) error {
 	return err
 }
 
-// cancel tells the worker that nobody waits for a request any more.
-func (l *link) cancel(key streamKey) {
-	b := binary.LittleEndian.AppendUint64(nil, key.sequence)
-	_ = l.send(frameCancel, binary.LittleEndian.AppendUint32(b, key.request)) // one that is gone need not know
+// reply answers what a worker has asked.
+func (l *link) reply(ask int64, value float64, err error) error {
+	msg := struct {
+		Ask   int64   `json:"ask"`
+		Value float64 `json:"value"`
+		Error string  `json:"error,omitempty"`
+	}{Ask: ask, Value: value}
+	if err != nil {
+		msg.Error = status.Public(err)
+	}
+	b, err := json.Marshal(msg)
+	if err != nil {
+		return wireFault("it asked for %v, which cannot be told: %v", value, err)
+	}
+	return l.send(frameReply, b)
 }
 
 // receive reads frames until the worker's end of the socket closes.
@@ -206,6 +218,8 @@ func (l *link) take(f frame) error {
 		l.logLine(f.payload)
 	case frameMetric:
 		return l.metric(f.payload)
+	case frameWatch:
+		return l.watch(f.payload)
 	case frameResponse:
 		return l.streams.respond(f.payload)
 	}

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"shoal/internal/status"
 	"shoal/internal/usermetric"
 )
 
@@ -44,17 +43,5 @@ func (l *link) metric(payload []byte) error {
 		}
 		return nil
 	}
-	reply := struct {
-		Ask   int64   `json:"ask"`
-		Value float64 `json:"value"`
-		Error string  `json:"error,omitempty"`
-	}{Ask: msg.Ask, Value: value}
-	if err != nil {
-		reply.Error = status.Public(err)
-	}
-	b, err := json.Marshal(reply)
-	if err != nil {
-		return wireFault("the metric %s has a value that cannot be told: %v", msg.Metric.Family, err)
-	}
-	return l.send(frameReply, b)
+	return l.reply(msg.Ask, value, err)
 }

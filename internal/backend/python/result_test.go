@@ -206,7 +206,7 @@ func FuzzResponse(f *testing.F) {
 	m := resultModel()
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		s := newStreams(m)
-		s.cancel = func(streamKey) {}
+		s.cancel = func(requestKey) {}
 		s.reader.limit = 1 << 20
 		r := infer.NewRequest()
 		r.Rows = 1

@@ -11,18 +11,12 @@ import (
 // Their responses come over the socket, at any time and in any order.
 type streams struct {
 	// cancel tells the worker that a request's client is gone.
-	cancel func(key streamKey)
+	cancel func(key requestKey)
 	reader reader // used by the one goroutine that reads the socket
 
 	mu    sync.Mutex // protects the fields below
-	live  map[streamKey]*stream
+	live  map[requestKey]*stream
 	ended error // why there will be no more
-}
-
-// A streamKey names a request: its batch's number and its place in the batch.
-type streamKey struct {
-	sequence uint64
-	request  uint32
 }
 
 // A stream is one such request. The request itself is its client's again by the
@@ -40,7 +34,7 @@ const (
 )
 
 func newStreams(m *loaded) *streams {
-	s := &streams{live: make(map[streamKey]*stream)}
+	s := &streams{live: make(map[requestKey]*stream)}
 	if m != nil {
 		s.reader.model, s.reader.limit = m, m.set.maxResult
 	}
@@ -63,14 +57,14 @@ func (s *streams) add(sequence uint64, requests []*infer.Request) {
 			w.Name = s.reader.model.outputs[s.reader.model.sig.Output(w.Name)].Name // the request's own text does not last
 			st.like.Outputs = append(st.like.Outputs, w)
 		}
-		key := streamKey{sequence, uint32(n)}
+		key := requestKey{sequence, uint32(n)}
 		s.live[key] = st
 		go s.watch(key, st)
 	}
 }
 
 // watch tells the worker when a client goes away before its last response.
-func (s *streams) watch(key streamKey, st *stream) {
+func (s *streams) watch(key requestKey, st *stream) {
 	select {
 	case <-st.to.Done():
 		s.cancel(key)
@@ -84,7 +78,7 @@ func (s *streams) respond(payload []byte) error {
 	if len(payload) < responseHead {
 		return wireFault("a response of %d bytes", len(payload))
 	}
-	key := streamKey{binary.LittleEndian.Uint64(payload), binary.LittleEndian.Uint32(payload[8:])}
+	key := requestKey{binary.LittleEndian.Uint64(payload), binary.LittleEndian.Uint32(payload[8:])}
 	flags, size := binary.LittleEndian.Uint32(payload[12:]), binary.LittleEndian.Uint32(payload[16:])
 	rest := payload[responseHead:]
 	if uint64(size) > uint64(len(rest)) {

@@ -81,6 +81,7 @@ const (
 	frameLog
 	frameMetric
 	frameResponse
+	frameWatch
 )
 
 func align(n int) int { return (n + dataAlign - 1) &^ (dataAlign - 1) }

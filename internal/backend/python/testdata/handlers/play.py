@@ -119,6 +119,13 @@ class Handler:
         self.echo(batch)
         batch._slot.result._table = [os.urandom(64)]
 
+    def until_cancelled(self, batch):
+        """Answer when the last request's client has gone, and say of each whether it has."""
+        while not batch.requests[-1].cancelled():
+            time.sleep(0.001)
+        for r in batch.requests:
+            r.respond([("OUT", r.input("IN"))], {"cancelled": r.cancelled()})
+
     def early(self, batch):
         """Ring before there is an answer."""
         os.write(5, (1).to_bytes(8, "little"))

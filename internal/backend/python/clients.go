@@ -1,0 +1,100 @@
+package python
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"sync"
+
+	"shoal/internal/infer"
+)
+
+// A requestKey names a request: its batch's number and its place in the batch.
+type requestKey struct {
+	sequence uint64
+	request  uint32
+}
+
+// clients are those of the batch that a worker runs. The model may ask whether
+// one of them has gone, and is told from then on. Those of decoupled models are
+// watched by their streams.
+type clients struct {
+	// cancel tells the worker that a request's client is gone.
+	cancel func(key requestKey)
+
+	mu       sync.Mutex // protects the fields below
+	sequence uint64     // of the batch that runs; 0 for none
+	requests []*infer.Request
+	ended    chan struct{} // closed when the batch ends; nil while no client is watched
+}
+
+// begin says which batch runs.
+func (c *clients) begin(sequence uint64, requests []*infer.Request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sequence, c.requests = sequence, requests
+}
+
+// end says that the batch has ended, and its requests are no longer ours.
+func (c *clients) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sequence, c.requests = 0, nil
+	if c.ended != nil {
+		close(c.ended)
+		c.ended = nil
+	}
+}
+
+// watch reports whether the client of a request has gone. If not, the worker is
+// told as soon as it has.
+func (c *clients) watch(key requestKey) (gone bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if key.sequence != c.sequence || uint64(key.request) >= uint64(len(c.requests)) {
+		return false // the batch has ended meanwhile
+	}
+	ctx := c.requests[key.request].Context
+	if ctx == nil {
+		return false
+	}
+	if ctx.Err() != nil {
+		return true
+	}
+	if c.ended == nil {
+		c.ended = make(chan struct{})
+	}
+	go c.await(ctx, key, c.ended)
+	return false
+}
+
+func (c *clients) await(ctx context.Context, key requestKey, ended <-chan struct{}) {
+	select {
+	case <-ctx.Done():
+		c.cancel(key)
+	case <-ended:
+	}
+}
+
+// watch answers a model that asks whether a client has gone.
+func (l *link) watch(payload []byte) error {
+	var msg struct {
+		Ask      int64
+		Sequence uint64
+		Request  uint32
+	}
+	if err := json.Unmarshal(payload, &msg); err != nil {
+		return wireFault("a question that cannot be read: %v", err)
+	}
+	value := 0.0
+	if l.clients.watch(requestKey{msg.Sequence, msg.Request}) {
+		value = 1
+	}
+	return l.reply(msg.Ask, value, nil)
+}
+
+// cancel tells the worker that nobody waits for a request any more.
+func (l *link) cancel(key requestKey) {
+	b := binary.LittleEndian.AppendUint64(nil, key.sequence)
+	_ = l.send(frameCancel, binary.LittleEndian.AppendUint32(b, key.request)) // one that is gone need not know
+}
