@@ -161,8 +161,9 @@ func (f *serveFlags) backends(log *slog.Logger) ([]backend.Backend, error) {
 	})
 	workers := python.New(python.Options{
 		Python: cmp.Or(f.python, os.Getenv(pythonVariable)), Environ: os.Environ(), Cache: cacheFolder(),
-		Config: mergeSettings(settings[""], settings["python"]),
-		Logger: log, Metrics: &f.userMetrics,
+		Config:            mergeSettings(settings[""], settings["python"]),
+		ResponseQueueSize: f.responseQueue,
+		Logger:            log, Metrics: &f.userMetrics,
 	})
 	return []backend.Backend{identity.Backend{}, repeat.Backend{}, square.Backend{}, ort, workers}, nil
 }

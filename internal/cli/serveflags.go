@@ -129,7 +129,7 @@ func (f *serveFlags) add(cmd *cobra.Command, def serveDefaults) {
 	g.text(&f.python, "python", "", "`path` of the Python (3.9 or newer, with numpy) that runs Python models, or of a virtual environment; python3 when empty")
 	g.text(&f.rateLimit, "rate-limit", "off", "execution_count: hold instances back by the resources that their rate_limiter names; off: let all run")
 	g.texts(&f.rateResources, "rate-limit-resource", "`amount` of a resource: name:count[:device]; without a device, of a global one or on every device")
-	g.size(&f.responseQueue, "response-queue-size", engine.DefaultResponseQueueSize, "`bytes` of a decoupled model's responses to one request that wait for a slow client; a model that sends on regardless has the request ended")
+	g.size(&f.responseQueue, "response-queue-size", engine.DefaultResponseQueueSize, "`bytes` of a decoupled model's responses to one request that wait for a slow client; a Python model waits in send() for it, and a model that sends on regardless has the request ended")
 	g = group(cmd, "Shared memory")
 	g.truth(&f.clientMemory, "allow-client-shm", false, "let clients of this machine pass tensors in shared memory of theirs")
 	g.number(&f.maxRegions, "client-shm-max-regions", 4096, "`regions` of shared memory that clients may register; each holds a file open")

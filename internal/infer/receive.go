@@ -53,6 +53,7 @@ func (s *Stream) pop() (queued, bool) {
 	s.queue[0] = queued{}
 	s.queue = s.queue[1:]
 	s.bytes -= q.size
+	s.taken++
 	if s.room != nil && s.bytes <= s.limit/waitPart {
 		close(s.room)
 		s.room = nil

@@ -18,7 +18,7 @@ import (
 // client is gone.
 //
 // Responses wait in the stream for the client, in the order in which they were
-// sent. Nothing here blocks but Wait.
+// sent. Nothing here blocks but Wait and WaitWhileRead.
 type Stream struct {
 	limit  int64
 	record func(Delivery)
@@ -29,6 +29,7 @@ type Stream struct {
 	queue    []queued
 	bytes    int64
 	room     chan struct{} // closed when bytes fell below the mark; nil when nobody waits
+	taken    int           // how many responses the client has taken
 	index    int           // of the next response
 	from     time.Time     // when work on it began
 	finished bool          // the sender is done
@@ -194,25 +195,56 @@ func (s *Stream) push(q queued) {
 // client wants no more.
 func (s *Stream) Wait() error {
 	for {
-		s.mu.Lock()
-		if s.why != nil {
-			defer s.mu.Unlock()
-			return s.why
+		room, _, err := s.look()
+		if room == nil || err != nil {
+			return err
 		}
-		if s.bytes <= s.limit/waitPart {
-			s.mu.Unlock()
-			return nil
-		}
-		if s.room == nil {
-			s.room = make(chan struct{})
-		}
-		room := s.room
-		s.mu.Unlock()
 		select {
 		case <-room:
 		case <-s.gone:
 		}
 	}
+}
+
+// WaitWhileRead is Wait for a sender whom others wait for: it also returns when
+// the client has taken nothing for so long. What is sent then may end the stream.
+func (s *Stream) WaitWhileRead(patience time.Duration) error {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	before := -1 // how much the client had taken when the timer was set
+	for {
+		room, taken, err := s.look()
+		if room == nil || err != nil {
+			return err
+		}
+		if before < 0 {
+			before = taken
+		}
+		select {
+		case <-room:
+		case <-s.gone:
+		case <-timer.C:
+			if _, taken, _ = s.look(); taken == before {
+				return nil
+			}
+			before = taken
+			timer.Reset(patience)
+		}
+	}
+}
+
+// look returns what is closed when there is room, nil when there is, and how many
+// responses the client has taken. It fails when the client wants no more.
+func (s *Stream) look() (room <-chan struct{}, taken int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.why != nil || s.bytes <= s.limit/waitPart {
+		return nil, s.taken, s.why
+	}
+	if s.room == nil {
+		s.room = make(chan struct{})
+	}
+	return s.room, s.taken, nil
 }
 
 // waitPart is the part of a stream's room that a sender who waits keeps to. The

@@ -121,6 +121,49 @@ func TestStreamWaitEndsWhenTheClientIsGone(t *testing.T) {
 	}
 }
 
+func TestStreamWaitWhileReadEndsWithAClientThatDoesNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := infer.NewStream(1<<20, ignore)
+		for range 4 {
+			if err := s.Send(sized(1<<17, nil), false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		begin := time.Now()
+		waited := make(chan error, 1)
+		go func() { waited <- s.WaitWhileRead(10 * time.Second) }()
+		time.Sleep(7 * time.Second)
+		if _, _, err := s.Next(t.Context()); err != nil { // it reads, so it has 10 s from when that is seen
+			t.Fatal(err)
+		}
+		if err := <-waited; err != nil {
+			t.Errorf("got %v, want nil", err)
+		}
+		if got, want := time.Since(begin), 20*time.Second; got != want {
+			t.Errorf("waited %v, want %v", got, want)
+		}
+	})
+}
+
+func TestStreamWaitWhileReadEndsWhenThereIsRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := infer.NewStream(1<<20, ignore)
+		if err := s.Send(sized(1<<19, nil), false); err != nil {
+			t.Fatal(err)
+		}
+		waited := make(chan error, 1)
+		begin := time.Now()
+		go func() { waited <- s.WaitWhileRead(10 * time.Second) }()
+		time.Sleep(time.Second)
+		if _, _, err := s.Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-waited; err != nil || time.Since(begin) != time.Second {
+			t.Errorf("got %v after %v, want nil after 1s", err, time.Since(begin))
+		}
+	})
+}
+
 func TestStreamEndsWhenASenderOverfillsIt(t *testing.T) {
 	s := infer.NewStream(4096, ignore)
 	var l lent

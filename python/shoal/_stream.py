@@ -15,6 +15,7 @@ from shoal import _batch, _codec, _request
 _RESPONSE = struct.Struct("<QIII")
 _FINAL = 1
 _EMPTY = 2  # nothing but the end
+_OVERHEAD = 512  # what the server counts for a response besides its tensors
 
 
 class StreamBatch(_batch.Batch):
@@ -47,11 +48,12 @@ class StreamBatch(_batch.Batch):
 class StreamRequest(_request.Request):
     """One request of a decoupled model."""
 
-    __slots__ = ("_channel", "_sequence", "_more", "_rows", "_inputs", "_types", "_finished", "_lock")
+    __slots__ = ("_channel", "_sequence", "_more", "_rows", "_inputs", "_types", "_finished", "_unread", "_lock")
 
     def __init__(self, batch, index):
         super().__init__(None, index)
         self._finished = False
+        self._unread = 0  # bytes sent since the client was known to have read most of what was sent before
         self._lock = threading.Lock()
         self._channel = batch._channel
         self._sequence = batch._sequence
@@ -125,7 +127,16 @@ class StreamRequest(_request.Request):
         if parameters:
             table.append(_codec.pack_params(parameters))
         table[0] = _codec.ANSWER.pack(0, 0, 0, count, len(parameters or ()), 0)
+        self._await_room(_OVERHEAD + offset)
         self._send(b"".join(table), data, _FINAL if final else 0)
+
+    def _await_room(self, size):
+        """Hold the model up while its client has much to read."""
+        room = self._channel.room
+        if room and self._unread + size > room and not self._finished:
+            self._unread = 0
+            self._channel.wait(self._sequence, self._index)
+        self._unread += size
 
     def fail(self, message, code="INTERNAL", final=False):
         """Send an error as an answer; with final it is the last."""

@@ -46,6 +46,7 @@ class Channel:
         self.batched = config["batched"]
         self.decoupled = config.get("decoupled", False)
         self.limit = config["limit"]
+        self.room = config.get("room", 0)  # bytes that a decoupled model may send to a client before it asks
         self.copies = self.decoupled  # hand out copies of inputs rather than views
         self.note = lambda text: None  # told what an operator may want to know
         self._batch = Batch
@@ -54,6 +55,7 @@ class Channel:
 
             self._batch = _stream.StreamBatch
         self.send = None  # sends an answer of a decoupled model
+        self.wait = None  # waits until a client has read most of what was sent to it
         self.watch = None  # asks the server whether a client has gone, and has it call cancel when it does
         self.live = weakref.WeakValueDictionary()  # (sequence, request): those of decoupled models that are not finished
 

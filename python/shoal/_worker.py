@@ -28,7 +28,7 @@ _FRAME = struct.Struct("<IB")  # bytes of the payload, kind
 # Kinds of frames from the server.
 INIT, CLOSE, CANCEL, REPLY = 1, 2, 3, 4
 # Kinds of frames to the server.
-READY, DESCRIBED, FAILED, LOG, METRIC, RESPONSE, WATCH = 1, 2, 3, 4, 5, 6, 7
+READY, DESCRIBED, FAILED, LOG, METRIC, RESPONSE, WATCH, ROOM = 1, 2, 3, 4, 5, 6, 7, 8
 
 _CANCEL = struct.Struct("<QI")  # sequence, request
 
@@ -176,6 +176,7 @@ def _live(link, ear, fds, init, load, loaded):
         channel = _wire.Channel(fds[0], fds[1], fds[2], init["wire"])
         channel.note = lambda text: log("warn", text)
         channel.send = lambda *parts: link.send(RESPONSE, *parts)
+        channel.wait = lambda sequence, i: link.ask(ROOM, {"sequence": sequence, "request": i})
         channel.watch = lambda sequence, i: link.ask(WATCH, {"sequence": sequence, "request": i})
         handler.start()
     except BaseException as e:  # sys.exit in a model is its error, too

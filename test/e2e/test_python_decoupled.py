@@ -5,15 +5,18 @@ from __future__ import annotations
 import contextlib
 import json
 import queue
+import time
 
+import grpc
 import numpy as np
 import pytest
 import tritonclient.grpc
+from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
 import clients
 import pymodels
-from server import post
+from server import get, post, wait_until
 
 TIMEOUT = 20
 
@@ -163,3 +166,49 @@ def test_other_ways_to_ask_are_refused(server):
     body = {"inputs": [{"name": "N", "datatype": "INT32", "shape": [1], "data": [1]}]}
     answer = post(server.http, "/v2/models/countdown/infer", json.dumps(body))
     assert "HTTP end point doesn't support models with decoupled transaction policy" in answer.text
+
+
+FLOOD = """
+    import numpy as np
+    import triton_python_backend_utils as pb_utils
+
+
+    class TritonPythonModel:
+        def execute(self, requests):
+            for request in requests:
+                sender = request.get_response_sender()
+                for i in range(300):
+                    sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.full(25_000, i, np.int32))]))
+                sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+"""
+FLOOD_CONFIG = """
+input [ { name: "IN" data_type: TYPE_INT32 dims: [ 1 ] } ]
+output [ { name: "OUT" data_type: TYPE_INT32 dims: [ -1 ] } ]
+model_transaction_policy { decoupled: true }
+"""
+
+
+def test_a_client_that_reads_slowly_holds_the_model_up_and_loses_nothing(tmp_path):
+    """30 MB of responses to a client for which 2 MB may wait."""
+    request = service_pb2.ModelInferRequest(model_name="flood")
+    request.inputs.add(name="IN", datatype="INT32", shape=[1]).contents.int_contents.append(1)
+    with pymodels.serve(pymodels.write(tmp_path, "flood", FLOOD, FLOOD_CONFIG), "--response-queue-size=2000000") as server:
+        server.wait_ready()
+        with grpc.insecure_channel(server.grpc, options=[("grpc.max_receive_message_length", -1)]) as channel:
+            stream = service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelStreamInfer(iter([request]), timeout=60)
+            got = [next(stream)]
+            seen = [(-1, 0.0)]
+
+            def sent_nothing_for_a_while() -> bool:
+                stats = json.loads(get(server.http, "/v2/models/flood/stats").text)["model_stats"][0]
+                count = len(stats.get("response_stats", {}))
+                if count != seen[-1][0]:
+                    seen.append((count, time.monotonic()))
+                return count > 0 and time.monotonic() - seen[-1][1] > 0.3
+
+            wait_until(sent_nothing_for_a_while, TIMEOUT, "the model to be held up")
+            got += stream
+    assert [g.error_message for g in got if g.error_message] == []
+    numbers = [np.frombuffer(g.infer_response.raw_output_contents[0], np.int32)[0] for g in got if g.infer_response.outputs]
+    assert numbers == list(range(300))
+    assert seen[-1][0] < 300, "the model was not held up: the test shows nothing"

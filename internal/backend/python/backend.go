@@ -40,6 +40,10 @@ type Options struct {
 	Logger *slog.Logger // nil means none
 	// Config has the settings that --backend-config=python,NAME=VALUE gives.
 	Config map[string]string
+	// ResponseQueueSize is how many bytes of a decoupled model's responses wait
+	// for one client: the model is held up before there are more. Zero means that
+	// it is not.
+	ResponseQueueSize int64
 	// Metrics takes what models' own code counts; nil means that it is not kept.
 	Metrics *usermetric.Registry
 }

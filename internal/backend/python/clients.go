@@ -78,19 +78,28 @@ func (c *clients) await(ctx context.Context, key requestKey, ended <-chan struct
 
 // watch answers a model that asks whether a client has gone.
 func (l *link) watch(payload []byte) error {
+	ask, key, err := readQuestion(payload)
+	if err != nil {
+		return err
+	}
+	value := 0.0
+	if l.clients.watch(key) {
+		value = 1
+	}
+	return l.reply(ask, value, nil)
+}
+
+// readQuestion reads what a worker asks of a request.
+func readQuestion(payload []byte) (ask int64, key requestKey, err error) {
 	var msg struct {
 		Ask      int64
 		Sequence uint64
 		Request  uint32
 	}
 	if err := json.Unmarshal(payload, &msg); err != nil {
-		return wireFault("a question that cannot be read: %v", err)
+		return 0, key, wireFault("a question that cannot be read: %v", err)
 	}
-	value := 0.0
-	if l.clients.watch(requestKey{msg.Sequence, msg.Request}) {
-		value = 1
-	}
-	return l.reply(msg.Ask, value, nil)
+	return msg.Ask, requestKey{msg.Sequence, msg.Request}, nil
 }
 
 // cancel tells the worker that nobody waits for a request any more.

@@ -220,6 +220,8 @@ func (l *link) take(f frame) error {
 		return l.metric(f.payload)
 	case frameWatch:
 		return l.watch(f.payload)
+	case frameRoom:
+		return l.room(f.payload)
 	case frameResponse:
 		return l.streams.respond(f.payload)
 	}

@@ -114,6 +114,7 @@ type wireMessage struct {
 	Batched     bool     `json:"batched"`
 	Decoupled   bool     `json:"decoupled"`
 	Limit       int      `json:"limit"` // bytes of a batch's outputs
+	Room        int64    `json:"room"`  // bytes of responses to a request of a decoupled model, before the worker asks for more
 }
 
 func (b *Backend) newInitMessage(mode string, src backend.Source, cfg *modelpb.ModelConfig) (initMessage, error) {
@@ -153,7 +154,7 @@ func (m *loaded) firstMessage(p backend.Placement) ([]byte, error) {
 	if p.Kind == modelpb.ModelInstanceGroup_KIND_GPU {
 		msg.DeviceID = 0 // the only one that the worker can see
 	}
-	w := &wireMessage{Inputs: []string{}, Outputs: []string{}, OutputTypes: []int{}, Batched: m.sig.MaxBatch > 0, Decoupled: m.decoupled, Limit: m.set.maxResult}
+	w := &wireMessage{Inputs: []string{}, Outputs: []string{}, OutputTypes: []int{}, Batched: m.sig.MaxBatch > 0, Decoupled: m.decoupled, Limit: m.set.maxResult, Room: m.backend.options.ResponseQueueSize / 4}
 	for i := range m.inputs {
 		w.Inputs = append(w.Inputs, m.inputs[i].Name)
 	}

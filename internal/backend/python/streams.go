@@ -3,6 +3,7 @@ package python
 import (
 	"encoding/binary"
 	"sync"
+	"time"
 
 	"shoal/internal/infer"
 )
@@ -109,6 +110,30 @@ func (s *streams) respond(payload []byte) error {
 	_ = st.to.Send(resp, final) // a client that is gone or slow is told of by Done
 	return nil
 }
+
+// room answers a model that wants to send more to a client once the client has
+// read most of what was sent, or does not read.
+func (l *link) room(payload []byte) error {
+	ask, key, err := readQuestion(payload)
+	if err != nil {
+		return err
+	}
+	l.streams.mu.Lock()
+	st := l.streams.live[key]
+	l.streams.mu.Unlock()
+	if st == nil {
+		return l.reply(ask, 0, nil)
+	}
+	go func() {
+		_ = st.to.WaitWhileRead(patience) // a client that is gone is told of by Done
+		_ = l.reply(ask, 0, nil)          // a worker that is gone need not know
+	}()
+	return nil
+}
+
+// patience is how long a model is held up by a client that reads nothing. Other
+// requests may be waiting for the model.
+const patience = 10 * time.Second
 
 // read makes a response of a table and the data behind it.
 func (s *streams) read(st *stream, table, data []byte) (*infer.Response, error) {

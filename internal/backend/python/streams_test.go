@@ -2,8 +2,11 @@ package python
 
 import (
 	"encoding/binary"
+	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"shoal/internal/backend"
 	"shoal/internal/infer"
@@ -21,8 +24,11 @@ func startCounting(t *testing.T) backend.Instance {
 		Output:                 []*modelpb.ModelOutput{{Name: "OUTPUT0", DataType: modelpb.DataType_TYPE_INT32, Dims: []int64{1}}},
 		ModelTransactionPolicy: &modelpb.ModelTransactionPolicy{Decoupled: true},
 	}
-	return startInstance(t, newBackend(t, Options{}), "count", cfg)
+	return startInstance(t, newBackend(t, Options{ResponseQueueSize: queueSize}), "count", cfg)
 }
+
+// queueSize is how many bytes of responses wait for a client.
+const queueSize = 1 << 20
 
 // count returns a request for so many responses.
 func count(n int32) *infer.Request {
@@ -31,7 +37,7 @@ func count(n int32) *infer.Request {
 	input := r.AddInput()
 	input.Name, input.Type, input.Shape = "INPUT0", tensor.Int32, tensor.Shape{1, 1}
 	input.Data.First = binary.LittleEndian.AppendUint32(nil, uint32(n))
-	r.Stream = infer.NewStream(1<<20, func(infer.Delivery) {})
+	r.Stream = infer.NewStream(queueSize, func(infer.Delivery) {})
 	return r
 }
 
@@ -122,4 +128,36 @@ func TestDecoupledHandlerSeesThatItsClientIsGone(t *testing.T) {
 	r.Stream.Cancel(status.Errorf(status.Cancelled, "gone"))
 	runAll(t, in, r) // it returns only because the handler sees the flag
 	r.Release()
+}
+
+func TestAModelIsHeldUpWhileItsClientHasMuchToRead(t *testing.T) {
+	in := startCounting(t)
+	const many = 3 * queueSize / 512 // each response counts for 512 bytes and more
+	var sent atomic.Int64
+	slow, fast := count(many), count(5)
+	slow.Stream = infer.NewStream(queueSize, func(infer.Delivery) { sent.Add(1) })
+	runAll(t, in, slow)
+	last, since := int64(-1), time.Now()
+	eventually(t, 30*time.Second, func() error { // nothing more comes, because of the client or because the stream is ended
+		if n := sent.Load(); n != last {
+			last, since = n, time.Now()
+		}
+		if last == 0 || time.Since(since) < 300*time.Millisecond {
+			return fmt.Errorf("%d responses and more to come", last)
+		}
+		return nil
+	})
+	runAll(t, in, fast) // the model sends from threads of its own, so others are served
+	if got, err := responses(t, fast.Stream); err != nil || len(got) != 5 {
+		t.Errorf("another client: got %d responses and %v, want 5", len(got), err)
+	}
+	got, err := responses(t, slow.Stream)
+	if err != nil || len(got) != many {
+		t.Fatalf("got %d responses and %v, want %d", len(got), err, many)
+	}
+	for i, v := range got {
+		if int(v) != i {
+			t.Fatalf("response %d: got %d, want them in order", i, v)
+		}
+	}
 }

@@ -82,6 +82,7 @@ const (
 	frameMetric
 	frameResponse
 	frameWatch
+	frameRoom
 )
 
 func align(n int) int { return (n + dataAlign - 1) &^ (dataAlign - 1) }
