@@ -100,6 +100,7 @@ shoal perf diff compares two results that --json wrote.`,
 		Annotations: map[string]string{misuseKey: fmt.Sprint(perfFailed)},
 	}
 	f.add(cmd)
+	completeChoices(cmd)
 	cmd.SetUsageFunc(groupedUsage)
 	cmd.Version = Version
 	cmd.SetVersionTemplate("Perf Analyzer Version {{.Version}} (commit " + commit() + ")\n") // perf_analyzer's form
