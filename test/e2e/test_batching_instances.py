@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 import models
-from stage import Stage, assert_before, batching, echo, good, order, patient, row, values
+from stage import Stage, TooSlow, assert_before, batching, echo, good, order, patient, row, values
 
 SLEEP = models.parameter("execute_delay_ms", 600)
 GROUPS = "instance_group [ { count: 1 kind: KIND_CPU }, { count: 1 kind: KIND_CPU } ]\n"
@@ -109,8 +109,9 @@ def share(stage):
         stage.await_pending(name, 8, before=holder)
     done = order(*calls)
     good(holder)
-    # Those that end close together may be seen in the other order.
-    assert sum(i < 8 for i in done[:9]) in (5, 6, 7), f"of the first nine executions six should be of the first: {done}"
+    # Those that end close together may be seen in the other order, on a busy machine by more than one place.
+    if sum(i < 8 for i in done[:9]) not in (5, 6, 7):
+        raise TooSlow(f"of the first nine executions six should be of the first: {done}")
 
 
 def test_a_resource_that_can_never_be_had_is_a_load_error(serve):
