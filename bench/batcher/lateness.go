@@ -20,7 +20,8 @@ const (
 // measureLateness lets lone requests wait out the queue delay and says how long
 // after its end they started, beside a load of so many callers.
 func measureLateness(ctx context.Context, o options, loaders int) (lateness, error) {
-	b, err := startBatcher(o.delay, instant{}, &counter{})
+	starts := &startTimes{}
+	b, err := startBatcher(o.delay, instant{}, starts)
 	if err != nil {
 		return lateness{}, err
 	}
@@ -29,7 +30,7 @@ func measureLateness(ctx context.Context, o options, loaders int) (lateness, err
 	if err != nil {
 		return lateness{}, err
 	}
-	late, err := waitOut(ctx, o, b)
+	late, err := waitOut(ctx, o, b, starts)
 	stop()
 	if err != nil {
 		return lateness{}, err
@@ -40,17 +41,24 @@ func measureLateness(ctx context.Context, o options, loaders int) (lateness, err
 	}, nil
 }
 
-func waitOut(ctx context.Context, o options, b *sched.Batcher) (*load.Histogram, error) {
+func waitOut(ctx context.Context, o options, b *sched.Batcher, starts *startTimes) (*load.Histogram, error) {
 	late, r := &load.Histogram{}, newRequest()
 	for range o.waits {
 		time.Sleep(o.pause)
 		if err := b.Do(ctx, r); err != nil {
 			return nil, err
 		}
-		late.Record(r.Started.Sub(r.Queued) - o.delay)
+		late.Record(starts.last.Sub(r.Queued) - o.delay)
 	}
 	return late, nil
 }
+
+// startTimes remembers when the last batch started. It is for one caller.
+type startTimes struct{ last time.Time }
+
+func (s *startTimes) Started(b *infer.Batch) { s.last = b.Times.Start }
+
+func (*startTimes) Executed(*infer.Batch, error) {}
 
 // startLoad keeps callers busy until the returned function is called, which
 // returns when they have ended.

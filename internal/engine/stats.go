@@ -139,7 +139,7 @@ func (s *stats) Executed(b *infer.Batch, err error) {
 
 // answered counts a request that was accepted at begin and has its answer.
 func (s *stats) answered(r *infer.Request, begin time.Time, err error) {
-	if r.Started.IsZero() {
+	if !r.Started {
 		s.pending.Add(-1)
 	}
 	if r.Queued.IsZero() { // as in Triton, no failure
@@ -177,7 +177,7 @@ func failReason(r *infer.Request, err error) int {
 		return failRejected
 	case code == status.Cancelled || code == status.DeadlineExceeded:
 		return failCanceled
-	case !r.Started.IsZero():
+	case r.Started:
 		return failBackend
 	}
 	return failOther

@@ -21,7 +21,7 @@ func BenchmarkStats(b *testing.B) {
 				OutputsOut: begin.Add(300 * time.Microsecond), End: begin.Add(310 * time.Microsecond),
 			}}
 			for range n {
-				batch.Requests = append(batch.Requests, &infer.Request{Rows: 1, Queued: begin, Started: batch.Times.Start})
+				batch.Requests = append(batch.Requests, &infer.Request{Rows: 1, Queued: begin, Started: true})
 			}
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {

@@ -2,7 +2,6 @@ package infer
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 )
 
@@ -14,22 +13,22 @@ type Caller struct {
 	context.Context
 	cancel context.CancelFunc // nil when it was bound
 
-	mu      sync.Mutex              // held while a wait is withdrawn
-	waiting atomic.Pointer[Waiting] // gone when the caller is
+	left   atomic.Bool
+	places [maxPlaces]atomic.Pointer[Place] // where its requests have waited; the first nil ends them
 }
 
-// Waiting is a request in a queue, whose caller may go away.
-type Waiting struct {
-	// Withdraw takes the request out, unless it runs already, and ends the wait
-	// for its answer.
-	Withdraw func()
-}
+// maxPlaces is how many models a client may ask in turn at the lower cost.
+const maxPlaces = 4
 
-// gone is what a caller that has left waits for.
-var gone = new(Waiting)
+// A Place is where requests wait.
+type Place struct {
+	// Withdraw takes out the requests of a caller that has left, but for those
+	// that run already, and ends the waits for their answers.
+	Withdraw func(*Caller)
+}
 
 // NewCaller returns a caller that ends with Leave. The end of parent ends its
-// context, too, but not the wait of a request that is watched.
+// context, too, but not the wait of a request at a place.
 func NewCaller(parent context.Context) *Caller {
 	c := new(Caller)
 	c.Context, c.cancel = context.WithCancel(parent)
@@ -40,30 +39,37 @@ func NewCaller(parent context.Context) *Caller {
 // whoever ends it calls Leave then.
 func (c *Caller) Bind(ctx context.Context) { c.Context = ctx }
 
-// Watch has w withdrawn when the caller leaves. It reports false, and does
-// nothing, when the caller has left or has another request waiting. Unwatch must
-// follow before w is used for anything else.
-func (c *Caller) Watch(w *Waiting) bool { return c.waiting.CompareAndSwap(nil, w) }
-
-// Unwatch forgets w, which is watched. When it has returned nothing withdraws w
-// any more.
-func (c *Caller) Unwatch(w *Waiting) {
-	if !c.waiting.CompareAndSwap(w, nil) {
-		c.mu.Lock()
-		//lint:ignore SA2001 Leave holds it until Withdraw has returned
-		c.mu.Unlock()
+// WaitsAt has the caller's requests withdrawn from p when it leaves, now and
+// later. Whoever waits calls it when the request is there already. It reports
+// false when the caller has left or has been to too many places: the end of its
+// context has to be waited for then.
+//
+// It only reads, but for the first request at a place, so that the caller stays
+// in the caches of all cores.
+func (c *Caller) WaitsAt(p *Place) bool {
+	for i := range c.places {
+		if c.places[i].Load() == nil {
+			c.places[i].CompareAndSwap(nil, p)
+		}
+		if c.places[i].Load() == p {
+			return !c.left.Load() // if not, Leave sees p
+		}
 	}
+	return false
 }
 
-// Leave ends the context and withdraws the request that waits. It may be called
+// Leave ends the context and withdraws the requests that wait. It may be called
 // more than once, from any goroutine.
 func (c *Caller) Leave() {
 	if c.cancel != nil {
 		c.cancel()
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if w := c.waiting.Swap(gone); w != nil && w != gone {
-		w.Withdraw()
+	if c.left.Swap(true) {
+		return
+	}
+	for i := range c.places {
+		if p := c.places[i].Load(); p != nil {
+			p.Withdraw(c)
+		}
 	}
 }

@@ -2,57 +2,60 @@ package infer
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 )
 
-func TestCallerWithdrawsWhatItWatches(t *testing.T) {
+func TestCallerWithdrawsFromEveryPlaceWhenItLeaves(t *testing.T) {
 	c := NewCaller(context.Background())
-	n := 0
-	w := &Waiting{Withdraw: func() { n++ }}
-	if !c.Watch(w) {
-		t.Fatal("got false from Watch, want true")
+	var places [maxPlaces]Place
+	var left [maxPlaces]int
+	for i := range places {
+		places[i].Withdraw = func(who *Caller) {
+			if who != c {
+				t.Errorf("got caller %p, want %p", who, c)
+			}
+			left[i]++
+		}
 	}
-	if c.Watch(new(Waiting)) {
-		t.Error("got true from Watch with another waiting, want false")
+	for range 2 {
+		for i := range places {
+			if !c.WaitsAt(&places[i]) {
+				t.Fatalf("got false at place %d, want true", i)
+			}
+		}
+	}
+	if c.WaitsAt(new(Place)) {
+		t.Errorf("got true at place %d, want false: it knows no more than %d", maxPlaces, maxPlaces)
 	}
 	c.Leave()
 	c.Leave()
-	c.Unwatch(w)
-	if n != 1 || c.Err() == nil {
-		t.Errorf("got %d withdrawals and error %v, want 1 and an ended context", n, c.Err())
+	for i, n := range left {
+		if n != 1 {
+			t.Errorf("got %d withdrawals from place %d, want 1", n, i)
+		}
 	}
-	if c.Watch(w) {
-		t.Error("got true from Watch of a caller that has left, want false")
+	if c.Err() == nil {
+		t.Error("got a context that goes on, want it ended")
+	}
+	if c.WaitsAt(&places[0]) {
+		t.Error("got true from a caller that has left, want false")
 	}
 }
 
-func TestCallerForgetsWhatItNoLongerWatches(t *testing.T) {
-	c := NewCaller(context.Background())
-	w := &Waiting{Withdraw: func() { t.Error("withdrawn after Unwatch") }}
-	c.Watch(w)
-	c.Unwatch(w)
-	if !c.Watch(w) {
-		t.Error("got false from a second Watch, want true")
-	}
-	c.Unwatch(w)
-	c.Leave()
-}
-
-// TestCallerUnwatchWaitsForTheWithdrawal would be caught by the race detector:
-// whoever has unwatched may use what Withdraw touches.
-func TestCallerUnwatchWaitsForTheWithdrawal(t *testing.T) {
+// TestCallerLeavesNoRequestBehind has a caller leave while it comes to a place:
+// either it learns that it has left, or the place does.
+func TestCallerLeavesNoRequestBehind(t *testing.T) {
 	for range 1000 {
 		c := NewCaller(context.Background())
-		n := 0
-		w := &Waiting{Withdraw: func() { n++ }}
-		c.Watch(w)
+		var withdrawn atomic.Bool
+		p := &Place{Withdraw: func(*Caller) { withdrawn.Store(true) }}
 		done := make(chan struct{})
 		go func() { defer close(done); c.Leave() }()
-		c.Unwatch(w)
-		n++
+		waits := c.WaitsAt(p)
 		<-done
-		if n != 1 && n != 2 {
-			t.Fatalf("got %d, want 1 or 2", n)
+		if waits && !withdrawn.Load() {
+			t.Fatal("got a wait that nobody ends, want it withdrawn or refused")
 		}
 	}
 }

@@ -20,6 +20,25 @@ const LatestVersion = -1
 // A Request is one client call. Protocols get one from NewRequest, fill it in,
 // hand it to the engine and, once its Response is encoded, call Release.
 type Request struct {
+	// What scheduler and instance write comes first and together, in few lines
+	// of the cache.
+
+	// Rows is the size of the batch dimension, 1 for models without one. The
+	// engine sets it when it has checked the request.
+	Rows int
+	// Err is set by an instance when this request alone failed in a batch.
+	Err error
+	// Queued is when the scheduler took the request; zero for one that was
+	// refused.
+	Queued time.Time
+	// Started says that an instance took the request.
+	Started bool
+
+	// Entered, when it is set, is called once the scheduler has the request in
+	// its queue, so that another can be sent after it. A request that is
+	// refused may never enter.
+	Entered func()
+
 	Model   string
 	Version int64 // LatestVersion when the client names none
 	ID      string
@@ -32,24 +51,10 @@ type Request struct {
 	Inputs  []Input
 	Outputs []Wanted // empty means all
 
-	// Rows is the size of the batch dimension, 1 for models without one. The
-	// engine sets it when it has checked the request.
-	Rows int
-	// Err is set by an instance when this request alone failed in a batch.
-	Err error
-	// Queued is when the scheduler took the request, Started when an instance
-	// did; zero for one that was refused, or never ran.
-	Queued, Started time.Time
-
 	// Context is that of the client's call: an instance that runs the request
 	// may look whether anybody still waits for the answer. Nil when nobody can
 	// tell. The engine sets it.
 	Context context.Context
-
-	// Entered, when it is set, is called once the scheduler has the request in
-	// its queue, so that another can be sent after it. A request that is
-	// refused may never enter.
-	Entered func()
 
 	Response Response
 	// Stream takes the responses in place of Response when the model is

@@ -10,37 +10,46 @@ import (
 // it starts it may lose requests that are cancelled and, while it is the open
 // one, gain others.
 type batch struct {
-	calls  []*call
-	rows   int
-	sealed bool
-	reason infer.Reason
+	entries []entry
+	rows    int
+	sealed  bool
+	reason  infer.Reason
 	// worker is the instance that the batch was given, nil while it waits.
-	worker  *worker
-	turn    uint64 // with a lane: how many batches were given before
-	begun   bool   // with a lane: its turn has come
-	started bool
-	done    bool
-	run     infer.Batch
+	worker *worker
+	turn   uint64 // with a lane: how many batches were given before
+	begun  bool   // with a lane: its turn has come
+	done   bool
+	run    infer.Batch
 }
 
-func (b *batch) add(c *call) {
-	c.batch = b
-	b.calls = append(b.calls, c)
-	b.rows += c.rows
+func (b *batch) add(e entry) {
+	b.entries = append(b.entries, e)
+	b.rows += e.rows
 }
 
-func (b *batch) remove(c *call) {
-	i := slices.Index(b.calls, c)
-	b.calls = slices.Delete(b.calls, i, i+1)
-	b.rows -= c.rows
-	c.batch = nil
+// leader returns the call that leads the batch.
+func (b *batch) leader() *call { return b.entries[0].call }
+
+// prune takes the entries from the given one on out for which gone says so, and
+// returns how many.
+func (b *batch) prune(from int, gone func(entry) bool) int {
+	before := len(b.entries)
+	left := slices.DeleteFunc(b.entries[from:], func(e entry) bool {
+		out := gone(e)
+		if out {
+			b.rows -= e.rows
+		}
+		return out
+	})
+	b.entries = b.entries[:from+len(left)]
+	return before - len(b.entries)
 }
 
 // begin makes the batch what an instance is given.
 func (b *batch) begin() *infer.Batch {
 	b.run.Requests = b.run.Requests[:0]
-	for _, c := range b.calls {
-		b.run.Requests = append(b.run.Requests, c.request)
+	for i := range b.entries {
+		b.run.Requests = append(b.run.Requests, b.entries[i].request)
 	}
 	b.run.Rows = b.rows
 	return &b.run
@@ -48,7 +57,7 @@ func (b *batch) begin() *infer.Batch {
 
 // reset empties the batch for its next use.
 func (b *batch) reset() {
-	clear(b.calls)
+	clear(b.entries)
 	clear(b.run.Requests)
-	*b = batch{calls: b.calls[:0], run: infer.Batch{Requests: b.run.Requests[:0]}}
+	*b = batch{entries: b.entries[:0], run: infer.Batch{Requests: b.run.Requests[:0]}}
 }

@@ -2,6 +2,7 @@ package sched
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,6 +31,7 @@ type Batcher struct {
 	plain    bool // nothing is to be decided until a batch is full
 	match    matcher
 	record   Recorder
+	place    infer.Place // for callers that leave
 	calls    sync.Pool
 	batches  sync.Pool
 	born     time.Time
@@ -38,23 +40,25 @@ type Batcher struct {
 	all      []*worker // more than there are instances if one takes batches ahead
 	door     door      // with plain, for calls that find all instances busy
 
-	mu      sync.Mutex // protects the fields below
-	queue   queue
-	open    *batch   // the batch that takes more, perhaps already given a worker
-	ready   []*batch // batches without a worker, the oldest first
-	order   []*batch // with ordered: batches not delivered yet, the oldest first
-	line    line     // with ordered: calls of those that were
-	idle    []*worker
-	spare   []*worker // to get full batches ready while their instance runs another
-	view    []Candidate
-	more    int       // look again when so many rows wait; 0 at any arrival
-	armed   time.Time // when the timer will go off; zero when it will not
-	hold    int       // until so many wait, none is taken
-	inside  int       // calls that have no answer yet
-	crowd   int       // how many were inside at once of late
-	lastRun time.Duration
-	closing bool
-	drained chan struct{} // closed when closing and nothing is inside
+	mu       sync.Mutex // protects the fields below
+	queue    queue
+	open     *batch   // the batch that takes more, perhaps already given a worker
+	ready    []*batch // batches without a worker, the oldest first
+	given    []*batch // batches with a worker that have not started
+	arriving *call    // holds the lock to enter, so that it need not be signalled to lead
+	order    []*batch // with ordered: batches not delivered yet, the oldest first
+	line     line     // with ordered: calls of those that were
+	idle     []*worker
+	spare    []*worker // to get full batches ready while their instance runs another
+	view     []Candidate
+	more     int       // look again when so many rows wait; 0 at any arrival
+	armed    time.Time // when the timer will go off; zero when it will not
+	hold     int       // until so many wait, none is taken
+	inside   int       // calls that have no answer yet
+	crowd    int       // how many were inside at once of late
+	lastRun  time.Duration
+	closing  bool
+	drained  chan struct{} // closed when closing and nothing is inside
 }
 
 // A worker is an instance as the batcher sees it.
@@ -77,14 +81,6 @@ func (w *worker) leave(run *infer.Batch) {
 	if w.lane != nil {
 		w.lane.leave(run.Times.End)
 	}
-}
-
-// entry is what a call brings along.
-type entry struct {
-	request *infer.Request
-	rows    int
-	queued  time.Time
-	expires time.Time
 }
 
 // A BatcherConfig says how a batcher works.
@@ -131,7 +127,8 @@ func startBatcher(cfg BatcherConfig, instances []backend.Instance, record Record
 	for _, p := range cfg.Levels {
 		b.queue.levels = append(b.queue.levels, level{policy: p, refusal: b.fullQueue(noID, &p)})
 	}
-	b.calls.New = func() any { return newCall(b) }
+	b.place.Withdraw = b.withdrawAll
+	b.calls.New = func() any { return &call{signals: make(chan signal, 1)} }
 	b.batches.New = func() any { return new(batch) }
 	for _, in := range instances {
 		if err := b.employ(in, newPauser); err != nil {
@@ -194,25 +191,27 @@ func (b *Batcher) Do(ctx context.Context, r *infer.Request) error {
 	c := b.calls.Get().(*call)
 	now := b.now()
 	r.Queued = now
-	c.entry = entry{request: r, rows: max(r.Rows, 1), queued: now}
-	c.err = nil
+	c.request, c.rows = r, max(r.Rows, 1)
+	c.caller, _ = ctx.(*infer.Caller)
 	leads, err := b.enter(c, now)
 	if err != nil {
 		r.Queued = time.Time{}
-		b.calls.Put(c)
-		return err
+	} else {
+		entered(r)
+		if !leads || !b.lead(c) {
+			b.await(ctx, c)
+		}
+		if b.ordered {
+			b.mu.Lock()
+			b.line.leave(c)
+			b.mu.Unlock()
+		}
+		err = c.err
 	}
-	entered(r)
-	if !leads || !b.lead(c) {
-		b.await(ctx, c)
+	if err != nil { // else nothing is written there
+		c.err = nil
 	}
-	if b.ordered {
-		b.mu.Lock()
-		b.line.leave(c)
-		b.mu.Unlock()
-	}
-	err = c.err
-	c.request, c.batch = nil, nil
+	c.next, c.request, c.caller = nil, nil, nil
 	b.calls.Put(c)
 	return err
 }
@@ -223,60 +222,53 @@ func (b *Batcher) enter(c *call, now time.Time) (leads bool, err error) {
 	if b.door.enter(c) {
 		return false, nil
 	}
+	r := c.request
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closing {
-		return false, stopping(c.request)
+		return false, stopping(r)
 	}
 	b.admit() // those that came before it
-	c.level = b.queue.level(c.request.Priority)
-	l := &b.queue.levels[c.level]
+	l := &b.queue.levels[b.queue.level(r.Priority)]
 	l.expire(now, b.reject)
 	if l.full() {
-		if c.request.ID == "" {
+		if r.ID == "" {
 			return false, l.refusal
 		}
-		return false, b.fullQueue(c.request.ID, &l.policy)
+		return false, b.fullQueue(r.ID, &l.policy)
 	}
-	if t := l.policy.timeout(c.request.Timeout); t > 0 {
-		c.expires = now.Add(t)
+	e := c.entry()
+	if t := l.policy.timeout(r.Timeout); t > 0 {
+		e.expires = now.Add(t)
 	}
-	b.accept(c)
-	if b.queue.rows() < b.more && c.expires.IsZero() {
+	l.push(e)
+	b.count(1)
+	if b.queue.rows() < b.more && e.expires.IsZero() {
 		return false, nil // the last decision still holds
 	}
+	b.arriving = c
 	b.advance(now)
-	if c.batch == nil || c.batch.worker == nil || c.batch.calls[0] != c {
-		return false, nil
-	}
-	<-c.signals // dispatch told it so
-	return true, nil
+	b.arriving = nil
+	return c.leads != nil, nil
 }
 
-// accept puts a call into its level of the queue.
-func (b *Batcher) accept(c *call) {
-	b.queue.levels[c.level].push(c)
-	b.inside++
+// count notes that n requests came in.
+func (b *Batcher) count(n int) {
+	b.inside += n
 	b.crowd = max(b.crowd, b.inside)
 }
 
 // admit takes those into the queue who came through the door.
 func (b *Batcher) admit() {
-	for c := b.door.take(); c != nil; {
-		next := c.next
-		c.level = b.queue.defaultLevel
-		b.accept(c)
-		c = next
-	}
+	b.count(b.queue.levels[0].live.pushLine(b.door.take()))
 }
 
 // await returns when the call has its answer. It leads the call's batch when it
 // is told to.
 func (b *Batcher) await(ctx context.Context, c *call) {
-	if caller, ok := ctx.(*infer.Caller); ok && caller.Watch(&c.waiting) {
+	if c.caller != nil && c.caller.WaitsAt(&b.place) {
 		for <-c.signals == signalLead && !b.lead(c) {
 		}
-		caller.Unwatch(&c.waiting)
 		return
 	}
 	for {
@@ -303,24 +295,42 @@ func (b *Batcher) await(ctx context.Context, c *call) {
 
 // withdraw takes a call out that no instance has, and reports whether it did.
 func (b *Batcher) withdraw(c *call) bool {
+	return b.prune(func(e entry) bool { return e.call == c }) > 0
+}
+
+// withdrawAll takes the calls of a caller out that no instance has, and ends
+// their waits.
+func (b *Batcher) withdrawAll(caller *infer.Caller) {
+	b.prune(func(e entry) bool {
+		if e.caller != caller {
+			return false
+		}
+		e.call.end(errWithdrawn)
+		return true
+	})
+}
+
+// prune takes the calls out that no instance has and for which gone says so, and
+// returns how many.
+func (b *Batcher) prune(gone func(entry) bool) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.admit()
-	switch {
-	case c.list != nil:
-		c.list.remove(c)
-	case c.batch != nil && c.batch.worker == nil, c.batch != nil && !c.batch.started && c.batch.calls[0] != c:
-		bt := c.batch
-		bt.remove(c)
-		if len(bt.calls) == 0 {
+	n := b.queue.prune(gone)
+	for _, bt := range slices.Backward(b.ready) {
+		n += bt.prune(0, gone)
+		if len(bt.entries) == 0 {
 			b.drop(bt)
 		}
-	default:
-		return false
 	}
-	b.left(1)
-	b.advance(b.now())
-	return true
+	for _, bt := range b.given {
+		n += bt.prune(1, gone) // its leader is about to run it
+	}
+	if n > 0 {
+		b.left(n)
+		b.advance(b.now())
+	}
+	return n
 }
 
 // drop forgets a batch that lost all its requests before an instance had it.
@@ -344,13 +354,15 @@ func (b *Batcher) left(n int) {
 
 // reject answers a call whose time in the queue is over.
 func (b *Batcher) reject(c *call) {
-	c.err = ErrTimeout
-	c.signals <- signalDone
+	c.end(ErrTimeout)
 	b.left(1)
 }
 
 // arm has timeUp called at t or before.
 func (b *Batcher) arm(t, now time.Time) {
+	if b.inside == 0 {
+		return // nobody waits, and Close may be closing the timer
+	}
 	if b.armed.IsZero() || t.Before(b.armed) {
 		b.armed = t
 		b.timer.set(max(t.Sub(now), 1))
@@ -372,7 +384,7 @@ func (b *Batcher) Pending() int {
 	b.admit()
 	n := b.queue.len()
 	for _, bt := range b.ready {
-		n += len(bt.calls)
+		n += len(bt.entries)
 	}
 	return n
 }
@@ -385,6 +397,7 @@ func (b *Batcher) Drain() {
 		return
 	}
 	b.closing = true
+	b.admit() // they are inside, too
 	if b.inside == 0 {
 		close(b.drained)
 	}

@@ -78,8 +78,8 @@ func (d *Direct) Do(ctx context.Context, r *infer.Request) error {
 	b := &w.batch
 	b.Requests = append(b.Requests[:0], r)
 	b.Rows = r.Rows
-	r.Started = time.Now()
-	b.Times = infer.Times{Start: r.Started}
+	r.Started = true
+	b.Times = infer.Times{Start: time.Now()}
 	d.record.Started(b)
 	err = execute(w.instance, b)
 	b.Times.End = time.Now()

@@ -153,7 +153,7 @@ func TestDirectTakesACancelledRequestOutOfTheQueueAtOnce(t *testing.T) {
 		if got := time.Since(start); got != 3*ms {
 			t.Errorf("got an answer after %v, want exactly 3ms", got)
 		}
-		if !r.Started.IsZero() || d.Pending() != 0 {
+		if r.Started || d.Pending() != 0 {
 			t.Errorf("got started %v and %d pending, want neither", r.Started, d.Pending())
 		}
 		if err := d.Do(t.Context(), request("third")); err != nil {

@@ -44,14 +44,11 @@ func (d *door) knocked() bool {
 	return newest != nil && newest != shut
 }
 
-// take returns those who came in, linked by next, the oldest first.
+// take returns the newest of those who came in, nil when nobody did. The others
+// follow by next.
 func (d *door) take() *call {
 	if !d.knocked() {
 		return nil
 	}
-	var oldest *call
-	for c := d.newest.Swap(nil); c != nil; {
-		c, c.next, oldest = c.next, oldest, c
-	}
-	return oldest
+	return d.newest.Swap(nil)
 }

@@ -20,16 +20,18 @@ func TestDoorKeepsTheOrderOfArrival(t *testing.T) {
 	}
 	d.open()
 	for i := range 3 {
-		if !d.enter(&call{level: i}) {
+		if !d.enter(&call{rows: i}) {
 			t.Fatal("turned away from an open door, want to get in")
 		}
 	}
 	if d.shut() {
 		t.Fatal("the door shut with calls behind it, want it to stay open")
 	}
+	var f fifo
+	f.pushLine(d.take())
 	var got []int
-	for c := d.take(); c != nil; c = c.next {
-		got = append(got, c.level)
+	for _, e := range f.waiting() {
+		got = append(got, e.rows)
 	}
 	if diff := cmp.Diff([]int{0, 1, 2}, got); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
@@ -85,6 +87,21 @@ func TestBatcherACallerThatLeavesTakesItsQueuedRequestOutAtOnce(t *testing.T) {
 		b.sendUntil(caller, "too late", 1)
 		b.finish("0s: a", "10ms: b")
 		b.answered(map[string]string{"too late": "0s: the request was cancelled while it was queued"})
+	})
+}
+
+func TestBatcherACallerThatLeavesTakesAllItsRequestsOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := startTest(t, plainPolicy, 10*ms)
+		b.send("a", 1)
+		caller := infer.NewCaller(context.Background())
+		for range 20 { // more than fit into the batches that are ready
+			b.sendUntil(caller, "gone", 1)
+		}
+		b.send("b", 1)
+		caller.Leave()
+		b.finish("0s: a", "10ms: b")
+		b.answered(map[string]string{"gone": "0s: the request was cancelled while it was queued"})
 	})
 }
 

@@ -72,11 +72,10 @@ func (b *Batcher) fill() {
 		b.openBatch(infer.ReasonIdle)
 	}
 	bt := b.open
-	for c := list.head; c != nil && (bt.rows == 0 || bt.rows+c.rows <= b.policy.MaxRows); c = list.head {
-		list.remove(c)
-		bt.add(c)
+	for list.len() > 0 && (bt.rows == 0 || bt.rows+list.waiting()[0].rows <= b.policy.MaxRows) {
+		bt.add(list.pop())
 	}
-	if list.head != nil || bt.rows >= b.policy.MaxRows {
+	if list.len() > 0 || bt.rows >= b.policy.MaxRows {
 		bt.reason = infer.ReasonFull
 		b.open = nil
 	}
@@ -108,17 +107,17 @@ func (b *Batcher) look(now time.Time) View {
 	v := View{Now: now}
 	var first *infer.Request
 	if b.open != nil {
-		v.Open, first = b.open.rows, b.open.calls[0].request
+		v.Open, first = b.open.rows, b.open.entries[0].request
 	}
 	b.view = b.view[:0]
 	rows := v.Open
-	for c := range b.queue.all {
+	for e := range b.queue.all {
 		if first == nil {
-			first = c.request
+			first = e.request
 		}
-		differs := b.match.differs(first, c.request)
-		b.view = append(b.view, Candidate{Rows: c.rows, Queued: c.queued, Expires: c.expires, Differs: differs})
-		rows += c.rows
+		differs := b.match.differs(first, e.request)
+		b.view = append(b.view, Candidate{Rows: e.rows, Queued: e.request.Queued, Expires: e.expires, Differs: differs})
+		rows += e.rows
 		if differs || rows > b.policy.MaxRows {
 			break
 		}
@@ -134,18 +133,12 @@ func (b *Batcher) apply(d Decision) {
 			b.openBatch(d.Reason)
 		}
 		b.open.reason = d.Reason
-		for c := range b.queue.all {
-			c.list.remove(c)
-			b.open.add(c)
-			if d.Take--; d.Take == 0 {
-				break
-			}
+		for range d.Take {
+			b.open.add(b.queue.pop())
 		}
 	}
 	if d.Close && b.open != nil {
-		if d.Take == 0 {
-			b.open.reason = d.Reason
-		}
+		b.open.reason = d.Reason
 		b.open.sealed = b.open.sealed || d.Seal
 		b.open = nil
 	}
@@ -188,7 +181,12 @@ func (b *Batcher) give(w *worker) {
 	if w.ticket != nil && !b.prefetch && b.open == bt {
 		b.open = nil // it may wait for resources; the others do so in the queue, where their policy holds
 	}
-	bt.calls[0].signals <- signalLead // buffered, and its first signal
+	b.given = append(b.given, bt)
+	c := bt.leader()
+	c.leads = bt
+	if c != b.arriving {
+		c.signals <- signalLead // buffered, and its first signal
+	}
 }
 
 // takeWorker takes an idle instance: the one that ran last, whose memory is

@@ -3,6 +3,8 @@ package sched
 import (
 	"sync"
 	"time"
+
+	"shoal/internal/infer"
 )
 
 // A lane is the way into an instance that takes batches ahead. It has them run
@@ -42,7 +44,7 @@ func (b *batch) Await() {
 	freed := b.worker.lane.await(b.turn)
 	b.begun = true
 	if freed.After(b.run.Times.Start) {
-		startAt(&b.run, freed)
+		b.run.Times = infer.Times{Start: freed}
 	}
 	b.worker.lane.record.Started(&b.run)
 }

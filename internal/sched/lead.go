@@ -8,10 +8,11 @@ import (
 	"shoal/internal/infer"
 )
 
-// lead runs the batch that c is the first of, and reports whether c has its
+// lead runs the batch that c was given to lead, and reports whether c has its
 // answer: with ordered answers it may have to wait for another batch.
 func (b *Batcher) lead(c *call) bool {
-	bt := c.batch
+	bt := c.leads
+	c.leads = nil
 	_ = bt.worker.ticket.Acquire(context.Background()) // does not fail
 	if b.gathers {
 		b.gather(bt)
@@ -77,9 +78,9 @@ func (b *Batcher) company(bt *batch) (here, wanted int) {
 		b.advance(b.now())
 	}
 	if b.open != bt || bt.rows >= b.policy.largest() {
-		return len(bt.calls), 0
+		return len(bt.entries), 0
 	}
-	return len(bt.calls), b.crowd
+	return len(bt.entries), b.crowd
 }
 
 // start closes the batch and returns what the instance is given.
@@ -93,12 +94,15 @@ func (b *Batcher) start(bt *batch) *infer.Batch {
 		b.open = nil
 	}
 	b.merge(bt, now)
-	bt.started = true
+	b.given = without(b.given, bt)
 	b.crowd -= (b.crowd - b.inside + 3) / 4 // forget slowly those who stay away
 	b.mu.Unlock()
 	run := bt.begin()
 	run.Reason = bt.reason
-	startAt(run, now)
+	run.Times = infer.Times{Start: now}
+	for _, r := range run.Requests {
+		r.Started = true
+	}
 	if l := bt.worker.lane; l != nil {
 		run.Turn = bt
 		l.begin(bt)
@@ -108,14 +112,6 @@ func (b *Batcher) start(bt *batch) *infer.Batch {
 	return run
 }
 
-// startAt sets when a batch and its requests have started.
-func startAt(run *infer.Batch, t time.Time) {
-	run.Times = infer.Times{Start: t}
-	for _, r := range run.Requests {
-		r.Started = t
-	}
-}
-
 // merge adds the batches behind bt that have waited out the delay and fit.
 func (b *Batcher) merge(bt *batch, now time.Time) {
 	if b.policy.Delay == 0 || b.policy.MaxRows == 1 || bt.sealed {
@@ -123,12 +119,12 @@ func (b *Batcher) merge(bt *batch, now time.Time) {
 	}
 	for len(b.ready) > 0 {
 		next := b.ready[0]
-		if next.sealed || bt.rows+next.rows > b.policy.MaxRows || now.Sub(next.calls[0].queued) < b.policy.Delay ||
-			b.match.differs(bt.calls[0].request, next.calls[0].request) {
+		if next.sealed || bt.rows+next.rows > b.policy.MaxRows || now.Sub(next.entries[0].request.Queued) < b.policy.Delay ||
+			b.match.differs(bt.entries[0].request, next.entries[0].request) {
 			return
 		}
-		for _, c := range next.calls {
-			bt.add(c)
+		for _, e := range next.entries {
+			bt.add(e)
 		}
 		b.drop(next)
 	}
@@ -137,10 +133,12 @@ func (b *Batcher) merge(bt *batch, now time.Time) {
 // finish frees the instance, starts what is due next and answers the requests
 // of the batch and, with ordered answers, those of batches that waited for it.
 func (b *Batcher) finish(bt *batch, leader *call, err error) bool {
-	for _, c := range bt.calls {
-		c.err = err
-		if err == nil {
-			c.err = c.request.Err
+	for i := range bt.entries {
+		e := &bt.entries[i]
+		if err != nil {
+			e.call.err = err
+		} else if e.request.Err != nil { // the call is not touched without need
+			e.call.err = e.request.Err
 		}
 	}
 	b.mu.Lock()
@@ -149,7 +147,7 @@ func (b *Batcher) finish(bt *batch, leader *call, err error) bool {
 	b.advance(bt.run.Times.End)
 	bt.done = true
 	if !b.ordered {
-		b.release(bt)
+		b.left(len(bt.entries))
 		b.mu.Unlock()
 		b.deliver(bt, leader)
 		return true
@@ -158,28 +156,19 @@ func (b *Batcher) finish(bt *batch, leader *call, err error) bool {
 	for len(b.order) > 0 && b.order[0].done {
 		head := b.order[0]
 		b.order = without(b.order, head)
-		b.release(head)
-		b.line.join(head.calls)
+		b.left(len(head.entries))
+		b.line.join(head.entries)
 		head.reset()
 		b.batches.Put(head)
 	}
 	return false // its turn is in the line
 }
 
-// release lets go of the calls of a batch that has run: from now on nothing but
-// its last signal reaches one.
-func (b *Batcher) release(bt *batch) {
-	for _, c := range bt.calls {
-		c.batch = nil
-	}
-	b.left(len(bt.calls))
-}
-
 // deliver tells every call of a batch that has run, but the leader's, that its
 // answer is there.
 func (b *Batcher) deliver(bt *batch, leader *call) {
-	for _, c := range bt.calls {
-		if c != leader {
+	for i := range bt.entries {
+		if c := bt.entries[i].call; c != leader {
 			c.signals <- signalDone // buffered, and its last signal
 		}
 	}

@@ -7,9 +7,10 @@ type line struct {
 	last *call // the newest in it, nil when it is empty
 }
 
-// join adds calls that have their answer. The first in the line may leave.
-func (l *line) join(calls []*call) {
-	for _, c := range calls {
+// join adds the calls of a batch that has run. The first in the line may leave.
+func (l *line) join(entries []entry) {
+	for i := range entries {
+		c := entries[i].call
 		if l.last == nil {
 			c.signals <- signalDone // buffered, and its last signal
 		} else {

@@ -19,23 +19,24 @@ func told(calls []*call) (which []int) {
 
 func TestCallsLeaveALineOneByOneInOrder(t *testing.T) {
 	var l line
-	calls := make([]*call, 5)
+	calls, entries := make([]*call, 5), make([]entry, 5)
 	for i := range calls {
 		calls[i] = &call{signals: make(chan signal, 1)}
+		entries[i].call = calls[i]
 	}
 	for _, step := range []struct {
 		name string
 		act  func()
 		want []int
 	}{
-		{"the first of a batch may leave", func() { l.join(calls[:2]) }, []int{0}},
-		{"a batch that comes later waits", func() { l.join(calls[2:4]) }, nil},
+		{"the first of a batch may leave", func() { l.join(entries[:2]) }, []int{0}},
+		{"a batch that comes later waits", func() { l.join(entries[2:4]) }, nil},
 		{"each tells the next", func() { l.leave(calls[0]) }, []int{1}},
 		{"also of the next batch", func() { l.leave(calls[1]) }, []int{2}},
 		{"one that was never in it tells nobody", func() { l.leave(calls[4]) }, nil},
 		{"the last but one", func() { l.leave(calls[2]) }, []int{3}},
 		{"the last", func() { l.leave(calls[3]) }, nil},
-		{"who comes to an empty line may leave at once", func() { l.join(calls[4:]) }, []int{4}},
+		{"who comes to an empty line may leave at once", func() { l.join(entries[4:]) }, []int{4}},
 	} {
 		step.act()
 		if got := told(calls); !slices.Equal(got, step.want) {

@@ -211,3 +211,63 @@ func TestDirectClosesWithAnInstanceAway(t *testing.T) {
 		d.Close() // would not return
 	})
 }
+
+// TestBatcherClosesWhenTheLastThatWaitsLeaves has a request wait for an instance
+// that is away, behind the door or in a queue with a timeout, and leave while the
+// batcher closes.
+func TestBatcherClosesWhenTheLastThatWaitsLeaves(t *testing.T) {
+	for name, policy := range map[string]QueuePolicy{"behind the door": {}, "with a timeout": {Timeout: time.Second}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				in, set := &moody{}, &timerGuard{t: t}
+				cfg := plainPolicy
+				cfg.Levels, cfg.Signature = []QueuePolicy{policy}, fixedSignature(cfg.Policy.MaxRows)
+				b, err := startBatcher(cfg, []backend.Instance{in}, &tally{}, set.start, func() (pauser, error) { return plainPauser{}, nil })
+				if err != nil {
+					t.Fatal(err)
+				}
+				set.drained = b.drained
+				in.changed(false)
+				ctx, cancel := context.WithCancel(context.Background())
+				got := make(chan error, 1)
+				go func() { got <- b.Do(ctx, request("")) }()
+				synctest.Wait()
+				b.Drain()
+				select {
+				case <-b.drained:
+					t.Error("drained with a request inside, want it to wait")
+				default:
+				}
+				cancel()
+				if err := <-got; err != errWithdrawn {
+					t.Errorf("got %v, want %v", err, errWithdrawn)
+				}
+				b.timeUp() // the timer may go off just now
+				b.Close()
+			})
+		})
+	}
+}
+
+// A timerGuard makes a timer that must not be set once the batcher is drained:
+// it may be closed then.
+type timerGuard struct {
+	timer
+	t       *testing.T
+	drained chan struct{}
+}
+
+func (g *timerGuard) start(f func()) (timer, error) {
+	var err error
+	g.timer, err = newRuntimeTimer(f)
+	return g, err
+}
+
+func (g *timerGuard) set(d time.Duration) {
+	select {
+	case <-g.drained:
+		g.t.Error("got the timer set after the last request left, want it left alone")
+	default:
+		g.timer.set(d)
+	}
+}

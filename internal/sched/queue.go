@@ -3,80 +3,7 @@ package sched
 import (
 	"slices"
 	"time"
-
-	"shoal/internal/infer"
 )
-
-// A call is a request on its way through the batcher. It is in one of the
-// queue's lists, in a batch, or in neither once it has its answer.
-//
-// What a leader touches of others' calls comes first, in one line of the cache.
-type call struct {
-	next    *call
-	batch   *batch
-	err     error
-	signals chan signal // buffered 1: at most one is under way
-	entry               // what the batcher was given
-
-	prev    *call
-	after   *call // the next in the line
-	list    *callList
-	level   int
-	waiting infer.Waiting
-}
-
-func newCall(b *Batcher) *call {
-	c := &call{signals: make(chan signal, 1)}
-	c.waiting.Withdraw = func() {
-		if b.withdraw(c) {
-			c.err = errWithdrawn
-			c.signals <- signalDone
-		}
-	}
-	return c
-}
-
-// A signal tells the goroutine that waits for a call what to do.
-type signal uint8
-
-const (
-	signalDone signal = iota // the answer is there
-	signalLead               // run the batch that the call is the first of
-)
-
-// A callList is a first-in first-out list of calls.
-type callList struct {
-	head, tail *call
-	n, rows    int
-}
-
-func (l *callList) push(c *call) {
-	c.list, c.prev, c.next = l, l.tail, nil
-	if l.tail != nil {
-		l.tail.next = c
-	} else {
-		l.head = c
-	}
-	l.tail = c
-	l.n++
-	l.rows += c.rows
-}
-
-func (l *callList) remove(c *call) {
-	if c.prev != nil {
-		c.prev.next = c.next
-	} else {
-		l.head = c.next
-	}
-	if c.next != nil {
-		c.next.prev = c.prev
-	} else {
-		l.tail = c.prev
-	}
-	c.list, c.prev, c.next = nil, nil, nil
-	l.n--
-	l.rows -= c.rows
-}
 
 // A QueuePolicy says how long requests of one priority may wait and how many of
 // them.
@@ -109,19 +36,26 @@ func (p *QueuePolicy) plain() bool { return p.MaxSize == 0 && p.Timeout == 0 && 
 type level struct {
 	policy        QueuePolicy
 	refusal       error // of a request without an id when the level is full: made once, for it is needed when time is short
-	live, delayed callList
+	live, delayed fifo
 	// nearest is not after any deadline in live; zero when none has one.
 	nearest time.Time
 }
 
 func (l *level) full() bool {
-	return l.policy.MaxSize > 0 && l.live.n+l.delayed.n >= l.policy.MaxSize
+	return l.policy.MaxSize > 0 && l.live.len()+l.delayed.len() >= l.policy.MaxSize
 }
 
-func (l *level) push(c *call) {
-	l.live.push(c)
-	if !c.expires.IsZero() && (l.nearest.IsZero() || c.expires.Before(l.nearest)) {
-		l.nearest = c.expires
+func (l *level) push(e entry) {
+	l.live.push(e)
+	if l.policy.Timeout > 0 {
+		l.expect(e.expires)
+	}
+}
+
+// expect notes that a request in live expires at t.
+func (l *level) expect(t time.Time) {
+	if l.nearest.IsZero() || t.Before(l.nearest) {
+		l.nearest = t
 	}
 }
 
@@ -132,28 +66,28 @@ func (l *level) expire(now time.Time, reject func(*call)) {
 		return
 	}
 	l.nearest = time.Time{}
-	for c := l.live.head; c != nil; {
-		next := c.next
-		switch {
-		case c.expires.IsZero():
-		case now.Before(c.expires):
-			if l.nearest.IsZero() || c.expires.Before(l.nearest) {
-				l.nearest = c.expires
-			}
-			if !l.policy.Override {
-				return // the rest came later and expire later
-			}
-		default:
-			l.live.remove(c)
-			if l.policy.Delay {
-				c.expires = time.Time{}
-				l.delayed.push(c)
-			} else {
-				reject(c)
-			}
-		}
-		c = next
+	if l.policy.Override {
+		l.live.prune(func(e entry) bool { return l.over(e, now, reject) })
+		return
 	}
+	for l.live.len() > 0 && l.over(l.live.waiting()[0], now, reject) { // the rest came later and expire later
+		l.live.pop()
+	}
+}
+
+// over deals with a request whose time is over and reports whether it is.
+func (l *level) over(e entry, now time.Time, reject func(*call)) bool {
+	switch {
+	case now.Before(e.expires):
+		l.expect(e.expires)
+		return false
+	case l.policy.Delay:
+		e.expires = time.Time{}
+		l.delayed.push(e)
+	default:
+		reject(e.call)
+	}
+	return true
 }
 
 // A queue holds the requests that are in no batch yet, by priority.
@@ -194,7 +128,7 @@ func (q *queue) level(priority uint64) int {
 
 func (q *queue) empty() bool {
 	for i := range q.levels {
-		if q.levels[i].live.n+q.levels[i].delayed.n > 0 {
+		if q.levels[i].live.len()+q.levels[i].delayed.len() > 0 {
 			return false
 		}
 	}
@@ -205,7 +139,7 @@ func (q *queue) empty() bool {
 func (q *queue) len() int {
 	n := 0
 	for i := range q.levels {
-		n += q.levels[i].live.n + q.levels[i].delayed.n
+		n += q.levels[i].live.len() + q.levels[i].delayed.len()
 	}
 	return n
 }
@@ -220,18 +154,37 @@ func (q *queue) rows() int {
 }
 
 // all yields the waiting requests in the order in which they are served.
-func (q *queue) all(yield func(*call) bool) {
+func (q *queue) all(yield func(entry) bool) {
 	for i := range q.levels {
-		for _, list := range [...]*callList{&q.levels[i].live, &q.levels[i].delayed} {
-			for c := list.head; c != nil; {
-				next := c.next // the consumer may take c out
-				if !yield(c) {
+		for _, list := range [...]*fifo{&q.levels[i].live, &q.levels[i].delayed} {
+			for _, e := range list.waiting() {
+				if !yield(e) {
 					return
 				}
-				c = next
 			}
 		}
 	}
+}
+
+// pop takes out the request that is served next. There must be one.
+func (q *queue) pop() entry {
+	for i := range q.levels {
+		for _, list := range [...]*fifo{&q.levels[i].live, &q.levels[i].delayed} {
+			if list.len() > 0 {
+				return list.pop()
+			}
+		}
+	}
+	panic("BUG: sched: the queue is empty")
+}
+
+// prune takes the requests out for which gone says so, and returns how many.
+func (q *queue) prune(gone func(entry) bool) int {
+	n := 0
+	for i := range q.levels {
+		n += q.levels[i].live.prune(gone) + q.levels[i].delayed.prune(gone)
+	}
+	return n
 }
 
 // nearest returns the earliest deadline of any waiting request, zero when none

@@ -112,10 +112,12 @@ func stress(t *testing.T, cfg BatcherConfig) {
 		}
 		wg.Wait()
 		b.Close()
-		if b.inside != 0 || len(b.idle) != instances || len(b.ready) != 0 || b.open != nil || len(b.order) != 0 || !b.queue.empty() || b.door.newest.Load() != shut {
+		b.mu.Lock() // a caller may leave only now
+		if b.inside != 0 || len(b.idle) != instances || len(b.ready) != 0 || b.open != nil || len(b.given) != 0 || len(b.order) != 0 || !b.queue.empty() || b.door.newest.Load() != shut {
 			t.Fatalf("after Close: got %d inside, %d idle, %d ready, open %v, %d in order, want %d idle and nothing else",
 				b.inside, len(b.idle), len(b.ready), b.open, len(b.order), instances)
 		}
+		b.mu.Unlock()
 	}
 	if twice.Load() != 0 || largest.Load() > int64(cfg.Policy.MaxRows) {
 		t.Errorf("got %d requests run twice and a batch of %d rows, want none and at most %d", twice.Load(), largest.Load(), cfg.Policy.MaxRows)
