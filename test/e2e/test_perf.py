@@ -214,9 +214,11 @@ def test_ctrl_c_before_the_server_answers(tool):
         silent.listen()
         command = [str(tool), "-m", "simple", "-u", "127.0.0.1:%d" % silent.getsockname()[1]]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
-        silent.accept()[0].recv(1)  # the question has come
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
+        connection, _ = silent.accept()
+        with connection:
+            connection.recv(1)  # the question has come
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=20)
     assert process.returncode == 130 and err == "The run was interrupted before anything was measured.\n", out + err
 
 
