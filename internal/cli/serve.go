@@ -161,6 +161,7 @@ func (f *serveFlags) backends(log *slog.Logger) ([]backend.Backend, error) {
 	})
 	workers := python.New(python.Options{
 		Python: cmp.Or(f.python, os.Getenv(pythonVariable)), Environ: os.Environ(), Cache: cacheFolder(),
+		Spare:             filepath.Join(os.TempDir(), fmt.Sprintf("shoal-%d", os.Getuid())),
 		Config:            mergeSettings(settings[""], settings["python"]),
 		ResponseQueueSize: f.responseQueue,
 		Logger:            log, Metrics: &f.userMetrics,

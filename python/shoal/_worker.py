@@ -264,6 +264,7 @@ def main():
 
         return _attach.relay(fds)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the server's to act on
+    os.register_at_fork(after_in_child=lambda: _let_go(fds[1:]))
     # Models and their libraries parse it: unittest.main, absl and argparse among them.
     sys.argv = [""]
     # What a model prints must be there line by line, whatever comes of it.
@@ -276,6 +277,15 @@ def main():
         sys.stdout.flush()
         os._exit(1)
     sys.exit(0 if well else 1)
+
+
+def _let_go(fds):
+    """Keep a child that the model forked from ringing, answering or listening in our
+    place: one that leaves execute as we do finds that the server has gone, and ends."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for fd in fds:
+        os.dup2(nothing, fd, inheritable=False)
+    os.close(nothing)
 
 
 def _freeze():

@@ -63,6 +63,8 @@ class TritonPythonModel:
             os.closerange(3, 4096)
         if act == "sleep":
             time.sleep(0.3)
+        if act == "fork" and os.fork() == 0:
+            sys.exit(0)  # the child only, as scripts do
         if act.startswith("hold "):
             gate = act.removeprefix("hold ")
             open(f"{gate}.{os.getpid()}", "w").close()

@@ -80,6 +80,22 @@ def test_a_worker_that_closes_its_pipes_is_replaced(breaker):
     breaker.wait_for_log("worker died and is started again.*Bad file descriptor")
 
 
+def test_a_child_that_the_model_forks_does_not_answer_in_its_place(breaker):
+    _, before = ask(breaker)
+    for number in range(5):
+        assert ask(breaker, "fork", value=number) == (number + 1, before)
+    assert ask(breaker, value=41) == (42, before)
+
+
+def test_a_server_without_a_home_unpacks_its_worker_elsewhere(tmp_path):
+    repository = models.write(tmp_path / "repository", faults.breakable())
+    env = {"HOME": "", "XDG_CACHE_HOME": "", "TMPDIR": str(tmp_path)}
+    with Server("--model-repository", repository, *PORTS, *LOOPBACK, env=env) as server:
+        server.wait_ready()
+        assert ask(server, value=41)[0] == 42
+    assert (tmp_path / f"shoal-{os.getuid()}").is_dir()
+
+
 WRONG = [
     ("raise", "ValueError: no such luck"),
     ("few", ""),

@@ -27,7 +27,11 @@ func (b *Backend) environmentFolder(path string) (string, error) {
 	}
 	b.unpacking.Lock() // instances and models that share one wait for the first
 	defer b.unpacking.Unlock()
-	folder, err := unpackArchive(path, info, b.options.Cache)
+	cache, err := b.cache()
+	if err != nil {
+		return "", status.Errorf(status.Unavailable, "parameters: %s: %v", paramEnvPath, err)
+	}
+	folder, err := unpackArchive(path, info, cache)
 	if err != nil {
 		return "", status.Errorf(status.Unavailable, "parameters: %s: unpack %s: %v", paramEnvPath, path, err)
 	}
@@ -38,9 +42,6 @@ func (b *Backend) environmentFolder(path string) (string, error) {
 // it is there, and returns its folder. Which archive it is, its path, size and
 // time tell: reading gigabytes to be sure would take longer than unpacking.
 func unpackArchive(path string, info fs.FileInfo, cache string) (string, error) {
-	if cache == "" {
-		return "", errors.New("there is no folder to unpack it into; set HOME or XDG_CACHE_HOME")
-	}
 	whole, err := filepath.Abs(path)
 	if err != nil {
 		return "", err

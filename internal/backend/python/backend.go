@@ -36,7 +36,10 @@ type Options struct {
 	Environ []string
 	// Cache is the folder for what is unpacked: the worker's code and packed
 	// environments.
-	Cache  string
+	Cache string
+	// Spare is used in place of Cache where that is empty or cannot be written
+	// to. It may lie where other users can write.
+	Spare  string
 	Logger *slog.Logger // nil means none
 	// Config has the settings that --backend-config=python,NAME=VALUE gives.
 	Config map[string]string
@@ -54,6 +57,7 @@ type Backend struct {
 	log       *slog.Logger
 	born      time.Time
 	handler   string                 // the Python module that runs models, "" for the usual one
+	cache     func() (string, error) // the folder for what is unpacked
 	code      func() (string, error) // the folder with the worker's code
 	unpacking sync.Mutex             // held while an environment is unpacked
 }
@@ -64,7 +68,14 @@ func New(o Options) *Backend {
 	if b.log == nil {
 		b.log = slog.New(slog.DiscardHandler)
 	}
-	b.code = sync.OnceValues(func() (string, error) { return unpackCode(python.Files, o.Cache) })
+	b.cache = sync.OnceValues(func() (string, error) { return usableCache(o.Cache, o.Spare) })
+	b.code = sync.OnceValues(func() (string, error) {
+		cache, err := b.cache()
+		if err != nil {
+			return "", err
+		}
+		return unpackCode(python.Files, cache)
+	})
 	return b
 }
 

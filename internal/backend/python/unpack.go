@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -15,9 +14,6 @@ import (
 // returns its folder. The folder's name is made of the content, so that servers
 // of several builds do not touch each other's.
 func unpackCode(files fs.FS, cache string) (string, error) {
-	if cache == "" {
-		return "", errors.New("there is no folder to unpack the Python worker into; set HOME or XDG_CACHE_HOME")
-	}
 	content, name, err := readCode(files)
 	if err != nil {
 		return "", err
