@@ -34,6 +34,9 @@ class Request:
     def inputs(self):
         return dict(self._inputs)
 
+    def parts(self, make):
+        return [make(n, self._inputs[n], self.datatype(n)) for n in self.input_names]
+
     def datatype(self, name):
         from shoal import _dtypes
 
@@ -62,7 +65,20 @@ class Batch:
     def __init__(self, *requests):
         self.requests = list(requests)
         self.rows = sum(r.rows for r in requests)
+        self.size = len(requests)
         self.whole = None
+
+    def request(self, i):
+        return self.requests[i]
+
+    def parts(self, i, make):
+        return self.requests[i].parts(make)
+
+    def stacked(self, names):
+        arrays = [self.inputs().get(n) for n in names]
+        if any(not isinstance(a, np.ndarray) or a.dtype == object for a in arrays):
+            return None
+        return arrays
 
     def inputs(self):
         names = {n for r in self.requests for n in r.input_names}
@@ -79,6 +95,13 @@ class Batch:
 
     def respond(self, outputs, parameters=None):
         self.whole = {name: array for name, array, _ in outputs}
+
+    def answer(self, i, outputs, parameters=None, strict=True):
+        request = self.requests[i]
+        request.respond([o for o in outputs if o[0] in request.wanted], parameters, final=True)
+
+    def fail_one(self, i, message, code="INTERNAL"):
+        self.requests[i].fail(message, code)
 
     def fail(self, message, code="INTERNAL"):
         for r in self.requests:
