@@ -22,10 +22,10 @@ class TritonPythonModel:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = int(config["parameters"]["threads"]["string_value"])
         self.session = onnxruntime.InferenceSession(folder / "model.onnx", options)
-        family = pb_utils.MetricFamily(
+        self.family = pb_utils.MetricFamily(  # kept: its metrics go with it
             name="filetype_bytes", description="Bytes of the files that were looked at", kind=pb_utils.MetricFamily.COUNTER
         )
-        self.bytes = family.Metric(labels={"model": args["model_name"]})
+        self.bytes = self.family.Metric(labels={"model": args["model_name"]})
         pb_utils.Logger.log_info(f"{len(self.labels)} labels")
 
     def execute(self, requests):
