@@ -23,11 +23,13 @@ class Batch:
         self._channel = channel
         self._slot = slot
         self._layout = layout
+        self._requests = self._arrays = self._texts = None
+        self._begin(sequence)
+
+    def _begin(self, sequence):
+        """Be the batch of that number, which has the same layout as the one before."""
         self._sequence = sequence
-        self._requests = None
-        self._extras = _UNREAD if slot.words[SIZES] > MAX_U32 else None  # None: no request has any
-        self._arrays = None
-        self._texts = None
+        self._extras = _UNREAD if self._slot.words[SIZES] > MAX_U32 else None  # None: no request has any
         self._due = self.size  # those without an answer
         self._answered = None  # by request, once one of them is
         self._open = True

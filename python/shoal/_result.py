@@ -17,7 +17,7 @@ _MAX_PLACES = 1024
 class Result:
     """What is written of a batch's answers. A slot has one, for batch after batch."""
 
-    __slots__ = ("_channel", "_slot", "_words", "_places", "_cursor", "_answers", "_table")
+    __slots__ = ("_channel", "_slot", "_words", "_places", "_cursor", "_answers", "_table", "_last", "_last_at")
 
     def __init__(self, channel, slot):
         self._channel = channel
@@ -25,6 +25,8 @@ class Result:
         self._cursor = _HEAD  # where the next output goes
         self._answers = 0
         self._table = []
+        self._last = None  # the only entry of the last batch's table, if that is all as usual, and where it is
+        self._last_at = 0
 
     def moved(self, words):
         """Take note that the memory is mapped anew; words are those of its header."""
@@ -63,6 +65,7 @@ class Result:
                 entries.append(_codec.pack_params(parameters))
         except BaseException:
             self._cursor = cursor
+            self._last = None  # it may lie under what was written
             raise
         many = len(parameters) if parameters else 0
         entries[0] = _codec.ANSWER.pack(i, 0, 0, len(entries) - 1 - (many > 0), many, 0)
@@ -120,18 +123,25 @@ class Result:
 
     def finish(self, sequence, flags, spent):
         """Write the table and the header, and be ready for the next batch."""
-        slot, at = self._slot, self._cursor
-        table = self._table[0] if len(self._table) == 1 else b"".join(self._table)
-        end = at + len(table)
-        if end > slot.output_size:
-            slot.grow(end)
-        slot.outputs[at:end] = table
+        at, entries = self._cursor, self._table
+        only = entries[0] if len(entries) == 1 and not flags else None
+        if only is None or only is not self._last or at != self._last_at:  # else it is there
+            self._write(at, entries, flags)
+            self._last, self._last_at = only, at
         words = self._words
-        words[1] = flags | self._answers << 32
         words[2] = spent
-        words[3] = at
-        words[4] = len(table)
         words[0] = sequence
         self._cursor = _HEAD
         self._answers = 0
-        self._table = []
+        entries.clear()
+
+    def _write(self, at, entries, flags):
+        table = b"".join(entries)
+        end = at + len(table)
+        if end > self._slot.output_size:
+            self._slot.grow(end)
+        self._slot.outputs[at:end] = table
+        words = self._words
+        words[1] = flags | self._answers << 32
+        words[3] = at
+        words[4] = len(table)

@@ -35,6 +35,7 @@ class Slot:
         self.inputs = self.outputs = None
         self.input_size = self.output_size = 0
         self.result = Result(channel, self)
+        self.batch = None  # the last one, to be used again for the like
         self.reach(_FIRST_MAP)
         self.grow(_FIRST_MAP)
 
@@ -45,7 +46,7 @@ class Slot:
         self.input_size = _rounded(size)
         self.inputs = self._map(self._at, self.input_size)
         self.words = memoryview(self.inputs)[:HEAD].cast("Q")
-        self.stamp = self.layout = None
+        self.stamp = self.layout = self.batch = None
         self._layouts = {}
 
     def grow(self, size):

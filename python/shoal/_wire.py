@@ -69,6 +69,7 @@ class Channel:
         when it raises. Every microsecond here is a request's."""
         read, write, clock = os.read, os.write, perf_counter_ns
         ring, back, control, slots, make = self._ring, self._back, self._control, self._slots, self._batch
+        again = not self.decoupled  # requests of those outlive their batches
         taken = control[_TAKEN]
         while True:
             read(ring, 8)
@@ -85,7 +86,13 @@ class Channel:
             words = slot.words
             layout = slot.layout if words[STAMP] == slot.stamp else slot.look()
             self._sequence = words[SEQUENCE]
-            batch = make(self, slot, layout, self._sequence)
+            batch = slot.batch
+            if batch is not None and batch._layout is layout:
+                batch._begin(self._sequence)
+            else:
+                batch = make(self, slot, layout, self._sequence)
+                if again:
+                    slot.batch = batch
             begin = clock()
             try:
                 execute(batch)
@@ -94,7 +101,8 @@ class Channel:
             spent = clock() - begin
             if batch._due:
                 batch.fail("the model's execute returned without an answer to this request")
-            if getrefcount(batch) > 2:
+            if not again or getrefcount(slot.batch) > 3:  # the slot's, ours and the call's
+                slot.batch = None
                 batch._outlive()
             batch._finish(spent)
             batch = layout = None  # what is kept of them must be the handler's

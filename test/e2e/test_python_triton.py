@@ -91,6 +91,11 @@ def test_what_the_request_says_reaches_the_model(server):
     }  # fmt: skip
 
 
+def test_requests_that_the_model_keeps_stay_what_they_were(server):
+    told = [said(server, "keeps", request_id=f"r{i}")["ids"] for i in range(4)]
+    assert told == [[f"r{i}" for i in range(n + 1)] for n in range(4)]
+
+
 def test_a_sequence_reaches_the_model(server):
     got = said(server, "tells_request", sequence_id=7, sequence_start=True, sequence_end=True)
     assert (got["correlation_id"], got["flags"]) == (7, 3)

@@ -174,6 +174,10 @@ class TritonPythonModel:
             "missing": pb_utils.get_input_tensor_by_name(r, "NOPE"),
         })
 
+    def keeps(self, requests):
+        self.kept = [*getattr(self, "kept", []), requests[0]]
+        return self.tell(requests, {"ids": [r.request_id() for r in self.kept]})
+
     def tells_args(self, requests):
         args = dict(self.args)
         config = json.loads(args.pop("model_config"))
