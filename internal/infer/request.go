@@ -65,6 +65,8 @@ type Request struct {
 	kept  []Releaser
 	dims  []int64 // the memory behind shapes made by Dims
 	bytes []byte  // the memory behind data made by Grow
+
+	_ [48]byte // up to a size whose memory begins with a line of the cache
 }
 
 // Sequence says where in a sequence of related requests this one stands.
