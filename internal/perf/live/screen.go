@@ -43,7 +43,7 @@ func (s *screen) close() {
 
 type frameMsg struct{}
 
-func next() tea.Cmd { return tea.Tick(frame, func(time.Time) tea.Msg { return frameMsg{} }) }
+func next() tea.Cmd { return tea.Tick(screenFrame, func(time.Time) tea.Msg { return frameMsg{} }) }
 
 // Init implements tea.Model.
 func (s *screen) Init() tea.Cmd { return next() }
