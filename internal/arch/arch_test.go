@@ -17,7 +17,7 @@ import (
 // lower floors, and those below its own folder; what stands on one floor does
 // not know its neighbours.
 var floors = [][]string{
-	{"internal/tensor", "internal/status", "internal/race", "internal/histogram", "python"},
+	{"internal/tensor", "internal/status", "internal/race", "internal/histogram", "internal/spelling", "python"},
 	{"internal/model/modelpb", "internal/shm", "internal/usermetric"},
 	{"internal/infer", "internal/model", "internal/worker"},
 	{"internal/backend"},

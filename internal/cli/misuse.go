@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"shoal/internal/spelling"
 )
 
 // A misuseError is a fault in how a command was called.
@@ -79,7 +81,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 func nearest(text string, names []string) string {
 	best, least := "", len(text)/3+1
 	for _, name := range names {
-		if d := slips(text, name); d < least {
+		if d := spelling.Distance(text, name); d < least {
 			best, least = name, d
 		}
 	}
@@ -89,24 +91,4 @@ func nearest(text string, names []string) string {
 		}
 	}
 	return best
-}
-
-// slips counts the letters to add, drop or change that make b of a.
-func slips(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			diagonal, row[j+1] = row[j+1], min(diagonal+cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

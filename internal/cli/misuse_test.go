@@ -37,15 +37,3 @@ func TestMisuseEndsWithItsExitCodeAndSaysWhatToDo(t *testing.T) {
 		})
 	}
 }
-
-func TestSlipsCountsLettersToChange(t *testing.T) {
-	tests := []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"serve", "serve", 0}, {"srve", "serve", 1}, {"serves", "serve", 1}, {"sirve", "serve", 1}, {"", "top", 3}, {"pot", "top", 2}}
-	for _, tt := range tests {
-		if got := slips(tt.a, tt.b); got != tt.want {
-			t.Errorf("slips(%q, %q): got %d, want %d", tt.a, tt.b, got, tt.want)
-		}
-	}
-}

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"shoal/internal/spelling"
 	"shoal/internal/status"
 )
 
@@ -101,7 +102,7 @@ func nearest(name string, names []string) []string {
 	}
 	var near []candidate
 	for _, n := range names {
-		if d := distance(name, n); d <= limit {
+		if d := spelling.Distance(name, n); d <= limit {
 			near = append(near, candidate{n, d})
 		}
 	}
@@ -111,28 +112,4 @@ func nearest(name string, names []string) []string {
 		out = append(out, c.name)
 	}
 	return out
-}
-
-// distance returns the number of letters to change, add or drop that make b of
-// a. Names too long to be a slip of the pen are far from everything.
-func distance(a, b string) int {
-	if len(a) > 100 {
-		return len(a)
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			diagonal, row[j+1] = row[j+1], min(row[j]+1, row[j+1]+1, diagonal+cost)
-		}
-	}
-	return row[len(b)]
 }
