@@ -31,7 +31,7 @@ type Request struct {
 	// Queued is when the scheduler took the request; zero for one that was
 	// refused.
 	Queued time.Time
-	// Started says that an instance took the request.
+	// Started says, once the request has its answer, that an instance took it.
 	Started bool
 
 	// Entered, when it is set, is called once the scheduler has the request in

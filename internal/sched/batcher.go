@@ -128,7 +128,7 @@ func startBatcher(cfg BatcherConfig, instances []backend.Instance, record Record
 		b.queue.levels = append(b.queue.levels, level{policy: p, refusal: b.fullQueue(noID, &p)})
 	}
 	b.place.Withdraw = b.withdrawAll
-	b.calls.New = func() any { return &call{signals: make(chan signal, 1)} }
+	b.calls.New = func() any { return &call{signals: make(chan bool, 1)} }
 	b.batches.New = func() any { return new(batch) }
 	for _, in := range instances {
 		if err := b.employ(in, newPauser); err != nil {
@@ -193,35 +193,47 @@ func (b *Batcher) Do(ctx context.Context, r *infer.Request) error {
 	r.Queued = now
 	c.request, c.rows = r, max(r.Rows, 1)
 	c.caller, _ = ctx.(*infer.Caller)
-	leads, err := b.enter(c, now)
-	if err != nil {
-		r.Queued = time.Time{}
-	} else {
-		entered(r)
-		if !leads || !b.lead(c) {
+	leads := false
+	// The way through the door is short, and so is the stack of whoever waits
+	// behind it: other cores have to fetch it.
+	if !b.door.enter(c) {
+		var err error
+		if leads, err = b.enter(c, now); err != nil {
+			r.Queued = time.Time{}
+			b.release(c)
+			return err
+		}
+	}
+	entered(r)
+	for !leads || !b.lead(c) {
+		if c.caller == nil || !c.caller.WaitsAt(&b.place) {
 			b.await(ctx, c)
+			break
 		}
-		if b.ordered {
-			b.mu.Lock()
-			b.line.leave(c)
-			b.mu.Unlock()
+		<-c.signals
+		if leads = c.leads != nil; !leads {
+			break
 		}
-		err = c.err
 	}
-	if err != nil { // else nothing is written there
-		c.err = nil
+	if b.ordered {
+		b.mu.Lock()
+		b.line.leave(c)
+		b.mu.Unlock()
 	}
+	err := c.result()
+	b.release(c)
+	return err
+}
+
+// release keeps a call for another request.
+func (b *Batcher) release(c *call) {
 	c.next, c.request, c.caller = nil, nil, nil
 	b.calls.Put(c)
-	return err
 }
 
 // enter puts the call into the queue and does what has become due. It reports
 // whether the call leads a batch already.
 func (b *Batcher) enter(c *call, now time.Time) (leads bool, err error) {
-	if b.door.enter(c) {
-		return false, nil
-	}
 	r := c.request
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -263,30 +275,20 @@ func (b *Batcher) admit() {
 	b.count(b.queue.levels[0].live.pushLine(b.door.take()))
 }
 
-// await returns when the call has its answer. It leads the call's batch when it
-// is told to.
+// await returns when the call has its answer, or has left the queue with the end
+// of ctx. It leads the call's batch when it is told to.
 func (b *Batcher) await(ctx context.Context, c *call) {
-	if c.caller != nil && c.caller.WaitsAt(&b.place) {
-		for <-c.signals == signalLead && !b.lead(c) {
-		}
-		return
-	}
 	for {
 		select {
-		case s := <-c.signals:
-			if s == signalDone {
-				return
-			}
+		case <-c.signals:
 		case <-ctx.Done():
 			if b.withdraw(c) {
-				c.err = cancelled(ctx)
+				c.leave(cancelled(ctx))
 				return
 			}
-			if <-c.signals == signalDone { // it runs, or is about to
-				return
-			}
+			<-c.signals // it runs, or is about to
 		}
-		if b.lead(c) {
+		if c.leads == nil || b.lead(c) {
 			return
 		}
 		ctx = context.Background() // only the order of answers is waited for

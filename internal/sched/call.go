@@ -19,23 +19,38 @@ type call struct {
 	after   *call         // the next in the line
 	_       [2]uint64
 
-	signals chan signal // buffered 1: at most one is under way
-	err     error       // what went wrong with the request
-	_       [5]uint64
+	signals chan bool // buffered 1: at most one is under way
+	err     error     // what went wrong with the batch, or why the request was not run
+	unrun   bool      // no instance took the request
+	_       [4]uint64
 }
-
-// A signal tells the goroutine that waits by a call what to do.
-type signal uint8
-
-const (
-	signalDone signal = iota // the answer is there
-	signalLead               // run the batch that the call leads
-)
 
 // end wakes the goroutine of a call that is not run, with the reason.
 func (c *call) end(err error) {
-	c.err = err
-	c.signals <- signalDone // buffered, and its last signal
+	c.leave(err)
+	c.signal()
+}
+
+// leave notes that the call is not run, with the reason.
+func (c *call) leave(err error) { c.err, c.unrun = err, true }
+
+// signal wakes the goroutine of a call: to lead a batch if leads has one, or
+// because the answer is there. It does not block, for no other signal is under
+// way. What it sends tells nothing and nobody keeps it: it would have to be
+// written to the stack of a goroutine that another core ran last.
+func (c *call) signal() { c.signals <- true }
+
+// result returns what came of the call, and makes it as new. Nothing is written
+// when nothing went wrong.
+func (c *call) result() error {
+	if c.err == nil {
+		c.request.Started = true
+		return c.request.Err
+	}
+	err := c.err
+	c.request.Started = !c.unrun
+	c.err, c.unrun = nil, false
+	return err
 }
 
 // entry returns the call as it waits.

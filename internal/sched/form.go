@@ -185,7 +185,7 @@ func (b *Batcher) give(w *worker) {
 	c := bt.leader()
 	c.leads = bt
 	if c != b.arriving {
-		c.signals <- signalLead // buffered, and its first signal
+		c.signal()
 	}
 }
 

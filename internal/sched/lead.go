@@ -100,9 +100,6 @@ func (b *Batcher) start(bt *batch) *infer.Batch {
 	run := bt.begin()
 	run.Reason = bt.reason
 	run.Times = infer.Times{Start: now}
-	for _, r := range run.Requests {
-		r.Started = true
-	}
 	if l := bt.worker.lane; l != nil {
 		run.Turn = bt
 		l.begin(bt)
@@ -133,12 +130,9 @@ func (b *Batcher) merge(bt *batch, now time.Time) {
 // finish frees the instance, starts what is due next and answers the requests
 // of the batch and, with ordered answers, those of batches that waited for it.
 func (b *Batcher) finish(bt *batch, leader *call, err error) bool {
-	for i := range bt.entries {
-		e := &bt.entries[i]
-		if err != nil {
-			e.call.err = err
-		} else if e.request.Err != nil { // the call is not touched without need
-			e.call.err = e.request.Err
+	if err != nil { // else neither calls nor requests are touched
+		for i := range bt.entries {
+			bt.entries[i].call.err = err
 		}
 	}
 	b.mu.Lock()
@@ -169,7 +163,7 @@ func (b *Batcher) finish(bt *batch, leader *call, err error) bool {
 func (b *Batcher) deliver(bt *batch, leader *call) {
 	for i := range bt.entries {
 		if c := bt.entries[i].call; c != leader {
-			c.signals <- signalDone // buffered, and its last signal
+			c.signal()
 		}
 	}
 	bt.reset()

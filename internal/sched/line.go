@@ -12,7 +12,7 @@ func (l *line) join(entries []entry) {
 	for i := range entries {
 		c := entries[i].call
 		if l.last == nil {
-			c.signals <- signalDone // buffered, and its last signal
+			c.signal()
 		} else {
 			l.last.after = c
 		}
@@ -29,6 +29,6 @@ func (l *line) leave(c *call) {
 		}
 		return
 	}
-	c.after.signals <- signalDone
+	c.after.signal()
 	c.after = nil
 }

@@ -21,7 +21,7 @@ func TestCallsLeaveALineOneByOneInOrder(t *testing.T) {
 	var l line
 	calls, entries := make([]*call, 5), make([]entry, 5)
 	for i := range calls {
-		calls[i] = &call{signals: make(chan signal, 1)}
+		calls[i] = &call{signals: make(chan bool, 1)}
 		entries[i].call = calls[i]
 	}
 	for _, step := range []struct {
