@@ -21,7 +21,7 @@ export CGO_ENABLED ?= 0
 
 .DEFAULT_GOAL := help
 .PHONY: help build cross run test test-go test-python test-e2e runtime check race fuzz lint fmt golden generate install \
-	stress soak-python perf-criteria bench-overload bench-size bench-triton bench-perf bench-ladder bench-batcher bench-python bench-go clean
+	stress soak-python perf-criteria profile bench-overload bench-size bench-triton bench-perf bench-ladder bench-batcher bench-python bench-go clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -130,7 +130,7 @@ bench-ladder: runtime ## what dynamic batching and a second instance bring, with
 	$(GO) run ./bench/ladder $(ARGS)
 
 bench-batcher: ## what the batcher alone costs a request
-	$(GO) run ./bench/batcher $(ARGS)
+	$(GO) run -pgo=cmd/shoal/default.pgo ./bench/batcher $(ARGS)
 
 $(PEERS)/.done: bench/python/servers/requirements.txt
 	rm -rf $(PEERS)
@@ -146,6 +146,11 @@ bench-overload: runtime ## twice the requests that the server can serve (ARGS ad
 
 perf-criteria: build ## what shoal perf promises, P1 to P16, with figures; a quarter of an hour on a quiet machine (ARGS adds flags)
 	$(GO) run ./bench/criteria $(ARGS)
+
+profile: runtime $(PYLIB)/.done ## measure anew what build optimises for: cmd/shoal/default.pgo
+	mkdir -p build/bench
+	$(GO) test -run '^$$' -bench 'Batcher' -benchtime 3s -cpuprofile build/bench/batcher.pprof -o build/bench/sched.test ./internal/sched
+	PYTHONPATH=$(abspath $(PYLIB)) $(GO) run ./bench/profile --python $(PYTHON) $(ARGS) build/bench/batcher.pprof
 
 bench-go: runtime ## Go benchmarks beside the code
 	$(GO) test -run '^$$' -bench . -benchmem ./...

@@ -35,7 +35,7 @@ var floors = [][]string{
 	{"internal/perf/live", "internal/perf/page", "internal/perf/perftest"},
 	{"internal/cli", "bench/internal/peer", "bench/internal/report"},
 	{"bench/internal/measure"},
-	{"cmd/shoal", "bench/batcher", "bench/criteria", "bench/ladder", "bench/overload", "bench/perf", "bench/python", "bench/size", "bench/triton"},
+	{"cmd/shoal", "bench/batcher", "bench/criteria", "bench/ladder", "bench/overload", "bench/perf", "bench/profile", "bench/python", "bench/size", "bench/triton"},
 }
 
 const root = "../.."

@@ -41,7 +41,11 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(spellOut(root, args[1:]))
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := root.Execute()
+	end, err := profile()
+	if err == nil {
+		err = root.Execute()
+		end()
+	}
 	if err == nil {
 		return exitDone
 	}

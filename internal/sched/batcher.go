@@ -250,12 +250,10 @@ func (b *Batcher) enter(c *call, now time.Time) (leads bool, err error) {
 		return false, b.fullQueue(r.ID, &l.policy)
 	}
 	e := c.entry()
-	if t := l.policy.timeout(r.Timeout); t > 0 {
-		e.expires = now.Add(t)
-	}
+	e.patience = l.policy.timeout(r.Timeout)
 	l.push(e)
 	b.count(1)
-	if b.queue.rows() < b.more && e.expires.IsZero() {
+	if b.queue.rows() < b.more && e.patience == 0 {
 		return false, nil // the last decision still holds
 	}
 	b.arriving = c
@@ -304,7 +302,7 @@ func (b *Batcher) withdraw(c *call) bool {
 // their waits.
 func (b *Batcher) withdrawAll(caller *infer.Caller) {
 	b.prune(func(e entry) bool {
-		if e.caller != caller {
+		if e.call.caller != caller {
 			return false
 		}
 		e.call.end(errWithdrawn)

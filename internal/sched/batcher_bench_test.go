@@ -20,7 +20,6 @@ func BenchmarkBatcher(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer bt.Close()
-			ctx := b.Context()
 			b.ReportAllocs()
 			b.ResetTimer()
 			var wg sync.WaitGroup
@@ -30,6 +29,8 @@ func BenchmarkBatcher(b *testing.B) {
 					n++
 				}
 				wg.Go(func() {
+					ctx := infer.NewCaller(b.Context())
+					defer ctx.Leave()
 					r := request("")
 					for range n {
 						_ = bt.Do(ctx, r)

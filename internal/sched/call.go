@@ -54,17 +54,22 @@ func (c *call) result() error {
 }
 
 // entry returns the call as it waits.
-func (c *call) entry() entry {
-	return entry{call: c, request: c.request, rows: c.rows, caller: c.caller}
-}
+func (c *call) entry() entry { return entry{call: c, request: c.request, rows: c.rows} }
 
 // An entry is a request that waits: all that has to be known to put it into a
-// batch. The call itself is left alone until it is woken, for another core
-// touched it last.
+// batch, and no more, for it goes from core to core. The call itself is left
+// alone until it is woken.
 type entry struct {
-	call    *call
-	request *infer.Request
-	rows    int
-	caller  *infer.Caller // nil when the context is another
-	expires time.Time     // zero for never
+	call     *call
+	request  *infer.Request
+	rows     int
+	patience time.Duration // how long it waits in the queue; 0 for as long as it takes
+}
+
+// expires returns when the entry has waited for long enough, zero for never.
+func (e *entry) expires() time.Time {
+	if e.patience == 0 {
+		return time.Time{}
+	}
+	return e.request.Queued.Add(e.patience)
 }

@@ -116,7 +116,7 @@ func (b *Batcher) look(now time.Time) View {
 			first = e.request
 		}
 		differs := b.match.differs(first, e.request)
-		b.view = append(b.view, Candidate{Rows: e.rows, Queued: e.request.Queued, Expires: e.expires, Differs: differs})
+		b.view = append(b.view, Candidate{Rows: e.rows, Queued: e.request.Queued, Expires: e.expires(), Differs: differs})
 		rows += e.rows
 		if differs || rows > b.policy.MaxRows {
 			break

@@ -48,7 +48,7 @@ func (l *level) full() bool {
 func (l *level) push(e entry) {
 	l.live.push(e)
 	if l.policy.Timeout > 0 {
-		l.expect(e.expires)
+		l.expect(e.expires())
 	}
 }
 
@@ -78,11 +78,11 @@ func (l *level) expire(now time.Time, reject func(*call)) {
 // over deals with a request whose time is over and reports whether it is.
 func (l *level) over(e entry, now time.Time, reject func(*call)) bool {
 	switch {
-	case now.Before(e.expires):
-		l.expect(e.expires)
+	case now.Before(e.expires()):
+		l.expect(e.expires())
 		return false
 	case l.policy.Delay:
-		e.expires = time.Time{}
+		e.patience = 0
 		l.delayed.push(e)
 	default:
 		reject(e.call)

@@ -225,8 +225,8 @@ func TestBadInput(t *testing.T) {
 			case got != nil && got.Header.Get("Content-Type") != "application/json":
 				t.Errorf("got Content-Type %q, want application/json", got.Header.Get("Content-Type"))
 			}
-			if took > time.Second {
-				t.Errorf("took %v, want at most 1s", took)
+			if took > 5*time.Second { // on a busy machine
+				t.Errorf("took %v, want much less than 5s", took)
 			}
 			if n := after.TotalAlloc - before.TotalAlloc; n > 32<<20 {
 				t.Errorf("took %d bytes of memory, want at most 32 MiB", n)
@@ -271,7 +271,7 @@ func TestSlowClientIsCutOffAtItsLimit(t *testing.T) {
 			}
 		}
 		tick.Stop()
-		if took := time.Since(began); took < limit/2 || took > 10*limit {
+		if took := time.Since(began); took < limit/2 || took > 50*limit {
 			t.Errorf("%.60q: cut off after %v, want about %v", begin, took, limit)
 		}
 	}

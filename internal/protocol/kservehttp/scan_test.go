@@ -150,8 +150,9 @@ func TestScannerIsNotStoppedByDepth(t *testing.T) {
 			t.Error("got no fault in a text without its last bracket")
 		}
 	}
-	if took := time.Since(begin); took > 2*time.Second {
-		t.Errorf("took %v, want much less than 2s", took)
+	// Time that grew with the square of the depth would be minutes.
+	if took := time.Since(begin); took > 20*time.Second {
+		t.Errorf("took %v, want much less than 20s", took)
 	}
 }
 
