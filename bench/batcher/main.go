@@ -23,7 +23,7 @@ type options struct {
 
 func main() {
 	o := options{Command: report.NewCommand("batcher")}
-	flag.IntVar(&o.rounds, "rounds", 9, "rounds; figures of the cost are medians of them")
+	flag.IntVar(&o.rounds, "rounds", 25, "rounds; figures of the cost are medians of them")
 	flag.IntVar(&o.requests, "requests", 200_000, "requests in one round at each number of callers")
 	flag.IntVar(&o.waits, "waits", 2000, "queue delays to wait out, idle and under load")
 	flag.DurationVar(&o.delay, "delay", 100*time.Microsecond, "the queue delay")
