@@ -32,7 +32,7 @@ func main() {
 	flag.StringVar(&o.work, "work", "build/bench", "folder for models and logs")
 	flag.DurationVar(&o.duration, "duration", 30*time.Second, "overload in one row")
 	flag.DurationVar(&o.capacity, "capacity", 4*time.Second, "load, before and after, by which the capacity is found")
-	flag.IntVar(&o.rounds, "rounds", 3, "times that each row is run; the one with the median goodput counts")
+	flag.IntVar(&o.rounds, "rounds", 5, "times that each row is run; the one with the median goodput counts")
 	flag.StringVar(&o.rows, "rows", "", "only rows with one of these words, separated by commas, in their name")
 	o.Main(func(ctx context.Context) ([]string, error) { return bench(ctx, o) })
 }

@@ -12,13 +12,8 @@ import (
 	"shoal/internal/load"
 )
 
-const (
-	// factor is how much more than it can serve the server is sent.
-	factor = 2
-	// crowd is how many callers the open loop has: more than are under way when
-	// the queue is full and a batch runs.
-	crowd = 512
-)
+// factor is how much more than it can serve the server is sent.
+const factor = 2
 
 // calm is the pace of a lone caller that shows what is normal: each request finds
 // the server idle, as the first one after the load does. Without a pause between
@@ -30,7 +25,7 @@ var calm = load.Pace{Rate: 40, Duration: 2 * time.Second}
 func run(ctx context.Context, o options, r row, s *peer.Server) (outcome, error) {
 	lone, loneErr := callers(ctx, r, s, 1)
 	closed, closedErr := callers(ctx, r, s, r.callers)
-	open, openErr := callers(ctx, r, s, crowd)
+	open, openErr := callers(ctx, r, s, r.crowd)
 	for _, g := range []*load.Generator{lone, closed, open} {
 		if g != nil {
 			defer g.Close()
@@ -51,7 +46,7 @@ func run(ctx context.Context, o options, r row, s *peer.Server) (outcome, error)
 	}
 	// Every connection of the crowd is used once: the buffers that the server gives
 	// a connection with its first request are no growth of its memory.
-	if _, err := open.Run(ctx, load.Limit{Requests: 4 * crowd}); err != nil {
+	if _, err := open.Run(ctx, load.Limit{Requests: int64(4 * r.crowd)}); err != nil {
 		return out, err
 	}
 	if err := overload(ctx, o, r, s, open, before.Throughput(), &out); err != nil {

@@ -87,10 +87,18 @@ func TestGRPCErrorsAreCountedByCode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := open(t, NewGRPC(serveGRPC(t, &echoService{refuse: 4}), request, nil), 1)
-	r, err := g.Run(t.Context(), Limit{Requests: 100})
-	if err != nil || r.Requests != 75 || r.Errors["grpc Unavailable"] != 25 {
-		t.Errorf("got %d answers and %v, %v, want 75 and 25 times grpc Unavailable", r.Requests, r.Errors, err)
+	byHand, err := NewH2(serveGRPC(t, &echoService{refuse: 4}), request, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, target := range map[string]Target{
+		"grpc-go": NewGRPC(serveGRPC(t, &echoService{refuse: 4}), request, nil),
+		"by hand": byHand,
+	} {
+		r, err := open(t, target, 1).Run(t.Context(), Limit{Requests: 100})
+		if err != nil || r.Requests != 75 || r.Errors["grpc Unavailable"] != 25 {
+			t.Errorf("%s: got %d answers and %v, %v, want 75 and 25 times grpc Unavailable", name, r.Requests, r.Errors, err)
+		}
 	}
 }
 

@@ -25,6 +25,20 @@ func NewGRPC(address string, request []byte, check func(message []byte) error) *
 	return &GRPC{fixed{l, l.Message(request), check}}
 }
 
+// H2 is a target that calls ModelInfer with one prepared message as [H2Link]
+// does.
+type H2 struct{ fixed }
+
+// NewH2 is [NewGRPC] without grpc-go, for load that must cost little.
+func NewH2(address string, request []byte, check func(message []byte) error) (*H2, error) {
+	l := NewH2Link(address, H2Options{})
+	m, err := l.Message(request)
+	if err != nil {
+		return nil, err
+	}
+	return &H2{fixed{l, m, check}}, nil
+}
+
 // A fixed target sends the same message over and over.
 type fixed struct {
 	link    Link
