@@ -61,3 +61,14 @@ func (b *batch) reset() {
 	clear(b.run.Requests)
 	*b = batch{entries: b.entries[:0], run: infer.Batch{Requests: b.run.Requests[:0]}}
 }
+
+func without(list []*batch, bt *batch) []*batch {
+	for i := range list {
+		if list[i] == bt {
+			copy(list[i:], list[i+1:])
+			list[len(list)-1] = nil
+			return list[:len(list)-1]
+		}
+	}
+	return list
+}

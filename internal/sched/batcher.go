@@ -2,14 +2,11 @@ package sched
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
 	"shoal/internal/backend"
 	"shoal/internal/infer"
-	"shoal/internal/model"
-	"shoal/internal/status"
 )
 
 // A Batcher gathers requests into batches and runs them on a model's instances,
@@ -59,54 +56,6 @@ type Batcher struct {
 	lastRun  time.Duration
 	closing  bool
 	drained  chan struct{} // closed when closing and nothing is inside
-}
-
-// A worker is an instance as the batcher sees it.
-type worker struct {
-	instance backend.Instance
-	ticket   *Ticket // nil when nothing limits it
-	pauser   pauser
-	lane     *lane         // nil when the instance has one batch at a time
-	lastRun  time.Duration // how long its last batch took
-
-	// Under the batcher's mutex.
-	away   bool // the instance cannot run now
-	parked bool // it would be idle if it were not away
-}
-
-// leave ends a batch's time on the instance.
-func (w *worker) leave(run *infer.Batch) {
-	w.lastRun = run.Times.End.Sub(run.Times.Start)
-	w.ticket.Release()
-	if w.lane != nil {
-		w.lane.leave(run.Times.End)
-	}
-}
-
-// A BatcherConfig says how a batcher works.
-type BatcherConfig struct {
-	Policy Policy
-	// PreserveOrder makes answers leave in the order in which their requests
-	// entered batches.
-	PreserveOrder bool
-	// NoGather makes a batch exactly of what waits when an instance is free:
-	// its leader does not look out for requests that are about to arrive.
-	NoGather bool
-	// Levels are the queue policies by priority, the most urgent first; one at
-	// least. DefaultLevel is the index of the one for requests without a
-	// priority.
-	Levels       []QueuePolicy
-	DefaultLevel int
-	// Priorities are the first priorities of the levels, ascending from 1, and
-	// MaxPriority is the last one of all; without them there are as many
-	// priorities as levels.
-	Priorities  []uint64
-	MaxPriority uint64
-	// Hold keeps the first requests in the queue until there are so many, for
-	// tests that want to find them together.
-	Hold int
-	// Signature tells which requests can be in one batch.
-	Signature *model.Signature
 }
 
 // StartBatcher returns a batcher over the instances, which stay the caller's
@@ -161,16 +110,6 @@ func startBatcher(cfg BatcherConfig, instances []backend.Instance, record Record
 		watch(w.instance, func(available bool) { b.offer(w, available) })
 	}
 	return b, nil
-}
-
-// employ adds a worker for an instance.
-func (b *Batcher) employ(in backend.Instance, newPauser func() (pauser, error)) error {
-	p, err := newPauser()
-	if err != nil {
-		return err
-	}
-	b.all = append(b.all, &worker{instance: in, ticket: ticketOf(in), pauser: p})
-	return nil
 }
 
 // now returns the time, from one reading of the clock: time.Now makes two.
@@ -293,57 +232,6 @@ func (b *Batcher) await(ctx context.Context, c *call) {
 	}
 }
 
-// withdraw takes a call out that no instance has, and reports whether it did.
-func (b *Batcher) withdraw(c *call) bool {
-	return b.prune(func(e entry) bool { return e.call == c }) > 0
-}
-
-// withdrawAll takes the calls of a caller out that no instance has, and ends
-// their waits.
-func (b *Batcher) withdrawAll(caller *infer.Caller) {
-	b.prune(func(e entry) bool {
-		if e.call.caller != caller {
-			return false
-		}
-		e.call.end(errWithdrawn)
-		return true
-	})
-}
-
-// prune takes the calls out that no instance has and for which gone says so, and
-// returns how many.
-func (b *Batcher) prune(gone func(entry) bool) int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.admit()
-	n := b.queue.prune(gone)
-	for _, bt := range slices.Backward(b.ready) {
-		n += bt.prune(0, gone)
-		if len(bt.entries) == 0 {
-			b.drop(bt)
-		}
-	}
-	for _, bt := range b.given {
-		n += bt.prune(1, gone) // its leader is about to run it
-	}
-	if n > 0 {
-		b.left(n)
-		b.advance(b.now())
-	}
-	return n
-}
-
-// drop forgets a batch that lost all its requests before an instance had it.
-func (b *Batcher) drop(bt *batch) {
-	if b.open == bt {
-		b.open = nil
-	}
-	b.ready = without(b.ready, bt)
-	b.order = without(b.order, bt)
-	bt.reset()
-	b.batches.Put(bt)
-}
-
 // left counts calls that have their answer.
 func (b *Batcher) left(n int) {
 	b.inside -= n
@@ -415,37 +303,3 @@ func (b *Batcher) Close() {
 		b.timer.close()
 	}
 }
-
-func without(list []*batch, bt *batch) []*batch {
-	for i := range list {
-		if list[i] == bt {
-			copy(list[i:], list[i+1:])
-			list[len(list)-1] = nil
-			return list[:len(list)-1]
-		}
-	}
-	return list
-}
-
-// ErrTimeout answers a request whose time in the queue is over.
-var ErrTimeout = status.Errorf(status.Unavailable, "Request timeout expired")
-
-// fullQueue says that a level takes no more and what would help.
-func (b *Batcher) fullQueue(id string, p *QueuePolicy) error {
-	return status.Errorf(status.Unavailable, "[request id: %s] Exceeds maximum queue size: %d requests wait for model '%s'; raise max_queue_size in its queue policy or add instances",
-		id, p.MaxSize, b.name)
-}
-
-func stopping(r *infer.Request) error {
-	return status.Errorf(status.Unavailable, "[request id: %s] Server is stopping, scheduler for model has stopped accepting new inference requests", idOf(r))
-}
-
-func idOf(r *infer.Request) string {
-	if r.ID == "" {
-		return noID
-	}
-	return r.ID
-}
-
-// noID stands for the id of a request that has none.
-const noID = "<id_unknown>"

@@ -8,6 +8,32 @@ import (
 	"shoal/internal/model/modelpb"
 )
 
+// A BatcherConfig says how a batcher works.
+type BatcherConfig struct {
+	Policy Policy
+	// PreserveOrder makes answers leave in the order in which their requests
+	// entered batches.
+	PreserveOrder bool
+	// NoGather makes a batch exactly of what waits when an instance is free:
+	// its leader does not look out for requests that are about to arrive.
+	NoGather bool
+	// Levels are the queue policies by priority, the most urgent first; one at
+	// least. DefaultLevel is the index of the one for requests without a
+	// priority.
+	Levels       []QueuePolicy
+	DefaultLevel int
+	// Priorities are the first priorities of the levels, ascending from 1, and
+	// MaxPriority is the last one of all; without them there are as many
+	// priorities as levels.
+	Priorities  []uint64
+	MaxPriority uint64
+	// Hold keeps the first requests in the queue until there are so many, for
+	// tests that want to find them together.
+	Hold int
+	// Signature tells which requests can be in one batch.
+	Signature *model.Signature
+}
+
 // NewBatcherConfig returns what a normalised configuration's dynamic_batching
 // asks for. It must be there.
 func NewBatcherConfig(cfg *modelpb.ModelConfig, sig *model.Signature) BatcherConfig {

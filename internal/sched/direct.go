@@ -205,17 +205,6 @@ func (d *Direct) Close() {
 	<-d.drained
 }
 
-// cancelled says why ctx ended, as an error with a code.
-func cancelled(ctx context.Context) error {
-	if ctx.Err() == context.DeadlineExceeded {
-		return status.Wrap(status.DeadlineExceeded, ctx.Err(), "the request's deadline passed while it was queued")
-	}
-	return errWithdrawn
-}
-
-// errWithdrawn answers a request that nobody waits for any more.
-var errWithdrawn = status.Wrap(status.Cancelled, context.Canceled, "the request was cancelled while it was queued")
-
 // A waitList is a first-in first-out list of waiters.
 type waitList struct {
 	head, tail *waiter

@@ -1,0 +1,42 @@
+package sched
+
+import (
+	"context"
+
+	"shoal/internal/infer"
+	"shoal/internal/status"
+)
+
+// ErrTimeout answers a request whose time in the queue is over.
+var ErrTimeout = status.Errorf(status.Unavailable, "Request timeout expired")
+
+// fullQueue says that a level takes no more and what would help.
+func (b *Batcher) fullQueue(id string, p *QueuePolicy) error {
+	return status.Errorf(status.Unavailable, "[request id: %s] Exceeds maximum queue size: %d requests wait for model '%s'; raise max_queue_size in its queue policy or add instances",
+		id, p.MaxSize, b.name)
+}
+
+func stopping(r *infer.Request) error {
+	return status.Errorf(status.Unavailable, "[request id: %s] Server is stopping, scheduler for model has stopped accepting new inference requests", idOf(r))
+}
+
+// cancelled says why ctx ended, as an error with a code.
+func cancelled(ctx context.Context) error {
+	if ctx.Err() == context.DeadlineExceeded {
+		return status.Wrap(status.DeadlineExceeded, ctx.Err(), "the request's deadline passed while it was queued")
+	}
+	return errWithdrawn
+}
+
+// errWithdrawn answers a request that nobody waits for any more.
+var errWithdrawn = status.Wrap(status.Cancelled, context.Canceled, "the request was cancelled while it was queued")
+
+func idOf(r *infer.Request) string {
+	if r.ID == "" {
+		return noID
+	}
+	return r.ID
+}
+
+// noID stands for the id of a request that has none.
+const noID = "<id_unknown>"
