@@ -22,9 +22,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from shoal._client import Client, InferenceError
-    from shoal._declare import Context, Input, Model, Output, model
+    from shoal._declare import Context, Model, model
     from shoal._model import Batch, Error
-    from shoal._serve import ServeError, Server, serve
+    from shoal._serve import serve
+    from shoal._server import ServeError, Server
+    from shoal._spec import Input, Output
 
 __version__ = "0.1.0"
 
@@ -35,11 +37,11 @@ _HOMES = {
     "Context": "_declare",
     "Error": "_model",
     "InferenceError": "_client",
-    "Input": "_declare",
+    "Input": "_spec",
     "Model": "_declare",
-    "Output": "_declare",
-    "ServeError": "_serve",
-    "Server": "_serve",
+    "Output": "_spec",
+    "ServeError": "_server",
+    "Server": "_server",
     "model": "_declare",
     "serve": "_serve",
 }

@@ -10,6 +10,7 @@ import numpy as np
 
 from shoal import _declare, _dtypes, _faults, _returns
 from shoal._declare import Declaration
+from shoal._spec import Input
 
 
 class Error(Exception):
@@ -166,7 +167,7 @@ class Handler:
             self._model.close()
 
 
-def _given(spec: _declare.Input, array: np.ndarray | None, batched: bool) -> np.ndarray | None:
+def _given(spec: Input, array: np.ndarray | None, batched: bool) -> np.ndarray | None:
     """The array as predict gets it."""
     if array is None:
         return None

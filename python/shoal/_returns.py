@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from shoal._declare import Declaration, Output
+from shoal._declare import Declaration
+from shoal._spec import Output
 
 
 class ReturnError(Exception):

@@ -1,0 +1,213 @@
+"""A server as a child of this process: its start, its addresses, its end."""
+
+from __future__ import annotations
+
+import atexit
+import collections
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import Any, Sequence
+
+import numpy as np
+
+from shoal._client import Client
+from shoal._spec import Input, Output
+
+
+class ServeError(RuntimeError):
+    """The server did not start, or ended."""
+
+
+class Server:
+    """A running server. shoal.serve makes it."""
+
+    def __init__(self, source: Any, address: str, http: int, grpc: int, metrics: int,
+                 flags: Sequence[str], log: bool, timeout: float):  # fmt: skip
+        self.name: str = source.name
+        self._source = source
+        self._echo = log
+        self._tail: collections.deque[str] = collections.deque(maxlen=200)
+        self._addresses: dict[str, str] = {}
+        self._changed = threading.Condition()
+        try:
+            self._process = self._start(
+                [f"--http-address={address}", f"--http-port={http}", f"--grpc-address={address}", f"--grpc-port={grpc}",
+                 f"--metrics-address={address}", f"--metrics-port={metrics}", *flags])  # fmt: skip
+        except BaseException:
+            source.close()
+            raise
+        atexit.register(self.stop)
+        self._reader = threading.Thread(target=self._read, name="shoal-log", daemon=True)
+        self._reader.start()
+        try:
+            self._wait_ready(time.monotonic() + timeout, timeout)
+        except BaseException:
+            self.stop()
+            raise
+
+    def _start(self, flags: list[str]) -> subprocess.Popen:
+        own = [f"--python={sys.executable}", f"--stop-with-process={os.getpid()}"]
+        command = [find_binary(), "serve", *own, *self._source.args, *flags]
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env={**os.environ, **self._source.env},
+            text=True,
+            errors="replace",
+            start_new_session=True,  # a Ctrl-C in the terminal is for this process to act on
+        )
+
+    def _read(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            if self._echo:
+                sys.stderr.write(line)
+            found = _LISTENING.search(line)
+            with self._changed:
+                self._tail.append(line.rstrip("\n"))
+                if found:
+                    self._addresses[found.group(1)] = found.group(2)
+                self._changed.notify_all()
+        with self._changed:
+            self._changed.notify_all()
+
+    def _wait_ready(self, deadline: float, timeout: float) -> None:
+        client: Client | None = None
+        while True:
+            if self._process.poll() is not None:
+                self._reader.join(5)
+                fault = self._source.fault
+                told = f"{type(fault).__name__}: {fault}\n" if fault else ""
+                raise ServeError(f"{told}the server ended with code {self._process.returncode}:\n{self._why()}") from fault
+            if "http" in self._addresses:
+                client = client or Client(self.url)
+                if client.ready():
+                    self.client = client
+                    return
+            if time.monotonic() > deadline:
+                raise ServeError(f"the server was not ready after {timeout:g} s; its log:\n{self.log}")
+            with self._changed:
+                self._changed.wait(0.01)
+
+    def _why(self) -> str:
+        """The lines of the log that tell why the server ended."""
+        told = [line for line in self._tail if "level=ERROR" in line or line.startswith("shoal:")]
+        return "\n".join(told or self._tail)
+
+    @property
+    def url(self) -> str:
+        """Where HTTP is served: http://127.0.0.1:41231."""
+        return "http://" + self._addresses["http"]
+
+    @property
+    def grpc(self) -> str:
+        """Where gRPC is served: 127.0.0.1:41232."""
+        return self._addresses["grpc"]
+
+    @property
+    def metrics(self) -> str:
+        """Where the metrics are: http://127.0.0.1:41233/metrics."""
+        return f"http://{self._addresses['metrics']}/metrics"
+
+    @property
+    def log(self) -> str:
+        """The last lines of the server's log."""
+        with self._changed:
+            return "\n".join(self._tail)
+
+    def infer(self, **inputs: Any) -> dict[str, np.ndarray]:
+        """Sends arrays by input name, with rows along the first axis, and returns the outputs by name."""
+        declared = self._source.declared
+        if declared is None:
+            return self.client.infer(self.name, inputs)
+        sent = {n: _sent(declared.inputs.get(n), v, declared.max_batch > 0) for n, v in inputs.items()}
+        got = self.client.infer(self.name, sent)
+        return {n: _got(declared.outputs.get(n), v) for n, v in got.items()}
+
+    def __call__(self, **inputs: Any) -> Any:
+        """Like infer; the output itself where the model has one."""
+        outputs = self.infer(**inputs)
+        return next(iter(outputs.values())) if len(outputs) == 1 else outputs
+
+    def wait(self) -> None:
+        """Waits until the server ends, or until Ctrl-C, which stops it."""
+        try:
+            self._process.wait()
+        except KeyboardInterrupt:
+            self.stop()
+
+    def stop(self, timeout: float = 35) -> None:
+        """Stops the server: it finishes what is in flight first."""
+        atexit.unregister(self.stop)
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                self._process.wait(timeout)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        self._reader.join(5)
+        if self._process.stderr is not None:
+            self._process.stderr.close()
+        self._source.close()
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        state = "running at " + self.url if self._process.poll() is None else "stopped"
+        return f"<shoal.Server of {self.name}, {state}>"
+
+
+_LISTENING = re.compile(r"msg=\"?listening\"?.* protocol=(\w+) .*?address=\"?([^\s\"]+)")
+
+
+def _sent(spec: Input | None, value: Any, batched: bool) -> Any:
+    """An input as the client wants it, with the declared type."""
+    if spec is None:
+        return np.asarray(value)
+    array = np.asarray(value, dtype=None if spec.text else spec.dtype)
+    if not spec.shape and array.ndim == (1 if batched else 0):
+        array = array.reshape((-1, 1) if batched else (1,))
+    return (array, "BF16") if spec.datatype == "BF16" else array
+
+
+def _got(spec: Output | None, array: np.ndarray) -> np.ndarray:
+    """An output as predict gave it."""
+    if spec is None:
+        return array
+    if not spec.shape:
+        array = array.reshape(array.shape[:-1])
+    if spec.text == "str":
+        out = np.empty(array.shape, dtype=np.object_)
+        out.reshape(-1)[:] = [b.decode("utf-8", "replace") for b in array.reshape(-1).tolist()]
+        return out
+    return array
+
+
+def find_binary() -> str:
+    """The path of the server's binary: by $SHOAL, beside this package, beside Python, or on the path."""
+    named = os.environ.get("SHOAL")
+    if named:
+        if not os.access(named, os.X_OK):
+            raise ServeError(f"the environment variable SHOAL names {named}, which is no program that can be run")
+        return named
+    beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "shoal")
+    near = os.path.join(os.path.dirname(sys.executable), "shoal")
+    for path in (beside, near, shutil.which("shoal") or ""):
+        if path and os.access(path, os.X_OK):
+            return path
+    raise ServeError(
+        "the server's binary was not found: put `shoal` on the PATH (make install), or name it in the environment variable SHOAL"
+    )
