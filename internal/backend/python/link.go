@@ -2,13 +2,10 @@ package python
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"strings"
@@ -38,15 +35,6 @@ type link struct {
 
 	sending sync.Mutex
 }
-
-// A frame is a message on the socket.
-type frame struct {
-	kind    byte
-	payload []byte
-}
-
-// maxFrame bounds a frame from a worker.
-const maxFrame = 1 << 30
 
 // startLink starts a worker and gives it its first message. It returns when the
 // process runs; what the worker says to that is in first. M is nil for a worker
@@ -124,17 +112,6 @@ func (l *link) Stop() {
 	<-l.gone
 }
 
-// send writes a frame.
-func (l *link) send(kind byte, payload []byte) error {
-	b := make([]byte, 5, 5+len(payload))
-	binary.LittleEndian.PutUint32(b, uint32(len(payload)))
-	b[4] = kind
-	l.sending.Lock()
-	defer l.sending.Unlock()
-	_, err := l.socket.Write(append(b, payload...))
-	return err
-}
-
 // reply answers what a worker has asked.
 func (l *link) reply(ask int64, value float64, err error) error {
 	msg := struct {
@@ -188,23 +165,6 @@ func (l *link) hangUp() {
 // endTime is how long a worker may live on without its socket: a process that
 // ends closes its files a little before it is gone.
 const endTime = 250 * time.Millisecond
-
-// readFrame reads the next frame.
-func readFrame(r io.Reader) (frame, error) {
-	var head [5]byte
-	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return frame{}, err
-	}
-	size := binary.LittleEndian.Uint32(head[:])
-	if size > maxFrame {
-		return frame{}, wireFault("a message of %d bytes, and at most %d are read", size, maxFrame)
-	}
-	var b bytes.Buffer // it grows as the bytes come, however many were promised
-	if _, err := io.CopyN(&b, r, int64(size)); err != nil {
-		return frame{}, err
-	}
-	return frame{head[4], b.Bytes()}, nil
-}
 
 // take acts on a frame.
 func (l *link) take(f frame) error {
