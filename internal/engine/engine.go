@@ -191,87 +191,11 @@ func (e *Engine) ModelReady(name string, version int64) bool {
 	return err == nil && v.trouble() == nil
 }
 
-// Metadata describes a model. With infer.LatestVersion it lists all versions
-// that are ready.
-func (e *Engine) Metadata(name string, version int64) (Metadata, error) {
-	v, err := e.Version(name, version)
-	if err != nil {
-		return Metadata{}, err
-	}
-	md := Metadata{
-		Name: name, Platform: v.config.GetPlatform(),
-		Inputs: v.sig.Inputs, Outputs: v.sig.Outputs,
-		Versions: []int64{v.number},
-	}
-	if md.Platform == "" {
-		md.Platform = v.config.GetBackend()
-	}
-	if version == infer.LatestVersion {
-		md.Versions = (*e.models.Load())[name].readyVersions()
-	}
-	return md, nil
-}
-
-// Index lists the models and versions that are known, by name and version.
-func (e *Engine) Index(readyOnly bool) []IndexEntry {
-	var list []IndexEntry
-	for _, m := range e.sorted() {
-		for _, line := range m.index() {
-			if !readyOnly || line.State == StateReady || m.ambiguous {
-				list = append(list, line)
-			}
-		}
-	}
-	return list
-}
-
-// Statistics returns the counters of the versions that are ready: those of one
-// model, of one version, or of all when name is empty.
-func (e *Engine) Statistics(name string, version int64) ([]Statistics, error) {
-	var list []Statistics
-	if name == "" {
-		for _, m := range e.sorted() {
-			for _, n := range m.readyVersions() {
-				list = append(list, m.versions[n].v.snapshot())
-			}
-		}
-		return list, nil
-	}
-	m := (*e.models.Load())[name]
-	if m == nil || len(m.readyVersions()) == 0 {
-		return nil, status.Errorf(status.InvalidArgument, "requested model '%s' is not available", name)
-	}
-	for _, n := range m.readyVersions() {
-		if version == infer.LatestVersion || version == n {
-			list = append(list, m.versions[n].v.snapshot())
-		}
-	}
-	if len(list) == 0 {
-		return nil, status.Errorf(status.InvalidArgument, "requested model version is not available for model '%s'", name)
-	}
-	return list, nil
-}
-
 // Load asks for a model to be loaded or loaded anew.
 func (e *Engine) Load(context.Context, string) error { return errNoControl }
 
 // Unload asks for a model to be taken away.
 func (e *Engine) Unload(context.Context, string, bool) error { return errNoControl }
-
-// ServerName returns the server's name in its metadata.
-func (e *Engine) ServerName() string { return e.opt.Name }
-
-// ServerVersion returns the server's version.
-func (e *Engine) ServerVersion() string { return e.opt.Version }
-
-// Extensions returns the protocol's extensions that are really served.
-func (e *Engine) Extensions() []string {
-	list := []string{"classification", "model_repository", "model_configuration"}
-	if e.opt.SharedMemory != nil {
-		list = append(list, "system_shared_memory")
-	}
-	return append(list, "binary_tensor_data", "parameters", "statistics")
-}
 
 // SharedMemory returns the memory that clients lend; nil, which refuses all, when
 // they may not.

@@ -2,7 +2,6 @@ package load
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -233,95 +232,6 @@ func (c *h2Conn) verdict() error {
 		return fmt.Errorf("%w: a message is cut short", errProtocol)
 	}
 	return nil
-}
-
-// open begins a call: its header goes out with its first message.
-func (c *h2Conn) open() {
-	header := c.later
-	if c.first != nil {
-		header, c.first = c.first, nil
-	}
-	c.lastID += 2
-	c.stream, c.streamWin, c.streamed = c.lastID, c.initial, 0
-	c.out = appendFrame(c.out, len(header), frameHeaders, flagEndHeaders, c.stream)
-	c.out = append(c.out, header...)
-}
-
-// sendMessage writes a message, with its sequence in front if it has one: the
-// fields of a message may come in any order.
-func (c *h2Conn) sendMessage(m *Message, s Sequence, last bool) error {
-	if s.ID == 0 {
-		if err := c.send(m.wire, last); err != nil {
-			return err
-		}
-		return c.flush()
-	}
-	if m.plain != nil { // a compressed message has no front to put anything at
-		whole, err := c.link.Message(append(s.appendProto(nil), m.plain...))
-		if err == nil {
-			err = c.send(whole.wire, last)
-		}
-		if err != nil {
-			return err
-		}
-		return c.flush()
-	}
-	c.head = s.appendProto(append(c.head[:0], m.wire[:prefixSize]...))
-	binary.BigEndian.PutUint32(c.head[1:], uint32(len(c.head)+len(m.wire)-2*prefixSize))
-	if err := c.send(c.head, false); err != nil {
-		return err
-	}
-	if err := c.send(m.wire[prefixSize:], last); err != nil {
-		return err
-	}
-	return c.flush()
-}
-
-// send puts bytes of a message into as many frames as they need, waiting for the
-// server's leave where that is used up, and writes most of them.
-func (c *h2Conn) send(b []byte, last bool) error {
-	for len(b) > 0 {
-		n := int(min(int64(len(b)), int64(c.frame), c.window, c.streamWin))
-		if n <= 0 {
-			if err := c.receive(nil); err != nil {
-				return err
-			}
-			if c.answer.ended { // the server has its mind made up; the answer says what
-				c.out = appendFrame(c.out, 4, frameReset, 0, c.stream)
-				c.out = append(c.out, 0, 0, 0, resetCancel)
-				return nil
-			}
-			continue
-		}
-		var flags byte
-		if last && n == len(b) {
-			flags = flagEndStream
-		}
-		c.out = appendFrame(c.out, n, frameData, flags, c.stream)
-		c.out = append(c.out, b[:n]...)
-		c.window -= int64(n)
-		c.streamWin -= int64(n)
-		b = b[n:]
-		if len(c.out) >= writeSize {
-			if err := c.flush(); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// writeSize is how much is gathered for one write.
-const writeSize = 256 << 10
-
-// flush writes what waits.
-func (c *h2Conn) flush() error {
-	if len(c.out) == 0 {
-		return nil
-	}
-	_, err := c.conn.Write(c.out)
-	c.out = c.out[:0]
-	return err
 }
 
 var errGone = errors.New("the server closed the connection")
