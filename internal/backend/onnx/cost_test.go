@@ -7,6 +7,7 @@ import (
 	"shoal/internal/backend/onnx/onnxtest"
 	"shoal/internal/backend/onnx/ort"
 	"shoal/internal/infer"
+	"shoal/internal/race"
 	"shoal/internal/tensor"
 )
 
@@ -28,7 +29,7 @@ func once(t testing.TB, in *instance, b *infer.Batch) {
 }
 
 func TestRunAllocatesNothing(t *testing.T) {
-	if underRace {
+	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	text := [][]byte{{1, 0, 0, 0, 'a', 0, 0, 0, 0}}
@@ -83,7 +84,7 @@ func bare(t testing.TB, in *instance, b *infer.Batch) func() {
 // times the library's call alone. A machine that others keep busy may spoil a
 // measurement, but not make it look good, so it has three.
 func TestRunCostsLittleMoreThanTheBareCall(t *testing.T) {
-	if underRace || testing.Short() {
+	if race.Enabled || testing.Short() {
 		t.Skip("times mean nothing under the race detector")
 	}
 	in, b := addBatch(t)

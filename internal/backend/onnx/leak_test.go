@@ -10,6 +10,7 @@ import (
 
 	"shoal/internal/backend/onnx/onnxtest"
 	"shoal/internal/infer"
+	"shoal/internal/race"
 	"shoal/internal/tensor"
 )
 
@@ -62,7 +63,7 @@ func manyShapes(t *testing.T) *instance {
 // TestRunsOfManyShapesKeepMemoryFlat would see 150 bytes that each run leaves
 // behind.
 func TestRunsOfManyShapesKeepMemoryFlat(t *testing.T) {
-	if underRace || testing.Short() {
+	if race.Enabled || testing.Short() {
 		t.Skip("the race detector has memory of its own")
 	}
 	in := manyShapes(t)

@@ -6,6 +6,7 @@ import (
 
 	"shoal/internal/backend/onnx/onnxtest"
 	"shoal/internal/infer"
+	"shoal/internal/race"
 	"shoal/internal/status"
 	"shoal/internal/tensor"
 )
@@ -151,7 +152,7 @@ func TestAScatteredOutputThatDoesNotAddUpFailsTheBatch(t *testing.T) {
 }
 
 func TestRaggedRunsOfOneShapeAllocateNothing(t *testing.T) {
-	if underRace {
+	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	m := flatNode("Relu", tensor.FP32)

@@ -3,6 +3,7 @@ package kservehttp
 import (
 	"io"
 	"net"
+	"shoal/internal/race"
 	"testing"
 	"time"
 )
@@ -65,7 +66,7 @@ func hotRequests() map[string][]byte {
 }
 
 func TestInferAllocatesNothing(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	addr := start(t, startEngine(t, oddModels), Options{})
@@ -86,7 +87,7 @@ func TestInferAllocatesNothing(t *testing.T) {
 
 // TestARefusalAllocatesNothing because there are most of them when time is short.
 func TestARefusalAllocatesNothing(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	g := newGate()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"shoal/internal/infer"
+	"shoal/internal/race"
 )
 
 // small is the body of a usual request: sixteen numbers.
@@ -30,7 +31,7 @@ func respond(r *infer.Request) {
 }
 
 func TestDecodeAndEncodeAllocateNothing(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("pools give nothing back under the race detector")
 	}
 	var out []byte
@@ -106,7 +107,7 @@ func BenchmarkEncodeSmall(b *testing.B) {
 // Both are timed in turns and the best of each counts, so that other work on
 // the machine does not.
 func TestDecodeIsFiveTimesAsFastAsStandard(t *testing.T) {
-	if testing.Short() || raceEnabled {
+	if testing.Short() || race.Enabled {
 		t.Skip("times are of use only in a plain build")
 	}
 	const rounds, calls = 20, 400

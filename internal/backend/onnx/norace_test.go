@@ -1,5 +1,0 @@
-//go:build !race
-
-package onnx
-
-const underRace = false

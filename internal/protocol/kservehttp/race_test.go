@@ -1,5 +1,0 @@
-//go:build race
-
-package kservehttp
-
-const raceEnabled = true
