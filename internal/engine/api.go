@@ -14,16 +14,14 @@ import (
 	"shoal/internal/model/modelpb"
 )
 
-// A State is where a version stands in its life.
+// A State says whether a version can be asked.
 //
-//	loading → ready → unloading → unavailable; loading → unavailable
+//	ready ↔ unavailable
 type State string
 
 // The states, by their names on the wire.
 const (
-	StateLoading     State = "LOADING"
 	StateReady       State = "READY"
-	StateUnloading   State = "UNLOADING"
 	StateUnavailable State = "UNAVAILABLE"
 )
 

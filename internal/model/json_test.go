@@ -28,8 +28,8 @@ func TestJSONIsLaidOutAsRecorded(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			cfg, err := ParseJSON(want)
-			if err != nil {
+			cfg := &modelpb.ModelConfig{}
+			if err := protojson.Unmarshal(want, cfg); err != nil {
 				t.Fatal(err)
 			}
 			if got := string(JSON(cfg)); got != string(want) {

@@ -4,11 +4,9 @@ import (
 	"fmt"
 	"strings"
 
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"shoal/internal/model/modelpb"
-	"shoal/internal/status"
 )
 
 // Parse reads a configuration written as protobuf text. It accepts the texts
@@ -23,18 +21,6 @@ func Parse(text []byte, path string) (*modelpb.ModelConfig, error) {
 	p.message(cfg.ProtoReflect(), nil)
 	if err := p.faults.err(); err != nil {
 		return nil, err
-	}
-	return cfg, nil
-}
-
-// ParseJSON reads a configuration written as protobuf JSON, as the load
-// request's config parameter has it. Unknown fields are refused.
-func ParseJSON(text []byte) (*modelpb.ModelConfig, error) {
-	cfg := &modelpb.ModelConfig{}
-	if err := protojson.Unmarshal(text, cfg); err != nil {
-		// The library blurs its texts with no-break spaces on purpose.
-		why := strings.TrimPrefix(strings.ReplaceAll(err.Error(), "\u00a0", " "), "proto: ")
-		return nil, status.Errorf(status.InvalidArgument, "model configuration is not the JSON of a ModelConfig: %s", why)
 	}
 	return cfg, nil
 }

@@ -408,24 +408,3 @@ func TestParseOfDeepNestingEnds(t *testing.T) {
 		}
 	}
 }
-
-func TestParseJSON(t *testing.T) {
-	got, err := ParseJSON([]byte(`{"name":"a","max_batch_size":4,"input":[{"name":"x","data_type":"TYPE_INT32","dims":[16,"-1"]}]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := &modelpb.ModelConfig{Name: "a", MaxBatchSize: 4, Input: []*modelpb.ModelInput{
-		{Name: "x", DataType: modelpb.DataType_TYPE_INT32, Dims: []int64{16, -1}},
-	}}
-	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
-		t.Errorf("ParseJSON (-want +got):\n%s", diff)
-	}
-	for _, text := range []string{"", "{nope", `{"nosuch":1}`, `{"max_batch_size":"x"}`, "[]"} {
-		cfg, err := ParseJSON([]byte(text))
-		if err == nil {
-			t.Errorf("ParseJSON(%q): got %v, want an error", text, cfg)
-		} else if status.CodeOf(err) != status.InvalidArgument || strings.ContainsRune(err.Error(), '\u00a0') {
-			t.Errorf("ParseJSON(%q): got %v %q, want an InvalidArgument without no-break spaces", text, status.CodeOf(err), err)
-		}
-	}
-}

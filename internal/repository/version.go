@@ -69,21 +69,6 @@ func (e Entry) VersionDir(version int64) string {
 	return dir
 }
 
-// HasFile reports whether the model's first version folder, in the order of
-// names, has a file or folder of that name. It is what model.InferBackend asks.
-func (e Entry) HasFile(name string) bool {
-	versions, err := e.Versions(nil)
-	if err != nil || len(versions) == 0 {
-		return false
-	}
-	dirs := make([]string, len(versions))
-	for i, v := range versions {
-		dirs[i] = e.VersionDir(v)
-	}
-	_, err = os.Stat(filepath.Join(slices.Min(dirs), name))
-	return err == nil
-}
-
 // Select returns which of the versions on disk a policy wants, ascending, and
 // which it names that are not there. A model without a policy has its latest
 // version.

@@ -54,9 +54,6 @@ func TestAFolderWithModelPyAloneHasVersion1(t *testing.T) {
 	if got := e.VersionDir(1); got != e.Dir {
 		t.Errorf("folder of version 1: got %s, want the model's own, %s", got, e.Dir)
 	}
-	if !e.HasFile("model.py") {
-		t.Error("HasFile(model.py): got false, want true")
-	}
 }
 
 func TestVersionFoldersGoBeforeAModelPyBesideThem(t *testing.T) {
@@ -70,18 +67,6 @@ func TestVersionFoldersGoBeforeAModelPyBesideThem(t *testing.T) {
 	}
 	if got, want := e.VersionDir(3), filepath.Join(e.Dir, "3"); got != want {
 		t.Errorf("folder of version 3: got %s, want %s", got, want)
-	}
-}
-
-func TestHasFileLooksInTheFirstFolderByName(t *testing.T) {
-	e := Entry{"m", tree(t, map[string]string{"10/model.onnx": "", "2/model.py": "", "configs/model.plan": "", "10/model.xml/": ""})}
-	for name, want := range map[string]bool{"model.onnx": true, "model.xml": true, "model.py": false, "model.plan": false} {
-		if got := e.HasFile(name); got != want {
-			t.Errorf("HasFile(%q): got %v, want %v", name, got, want)
-		}
-	}
-	if (Entry{"m", t.TempDir()}).HasFile("model.onnx") {
-		t.Error("HasFile without versions: got true, want false")
 	}
 }
 

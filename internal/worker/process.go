@@ -131,10 +131,6 @@ func (p *Process) Err() error {
 	return p.exit
 }
 
-// StderrTail returns the last lines that the child has written to its standard
-// error so far.
-func (p *Process) StderrTail() []string { return p.output.tail.lines() }
-
 // Kill ends the child and its group at once and keeps why as the reason. It does
 // not wait; the first reason stays.
 func (p *Process) Kill(why error) {
