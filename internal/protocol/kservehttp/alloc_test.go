@@ -3,9 +3,10 @@ package kservehttp
 import (
 	"io"
 	"net"
-	"shoal/internal/race"
 	"testing"
 	"time"
+
+	"shoal/internal/race"
 )
 
 // A keeper sends the same request on one connection again and again without
