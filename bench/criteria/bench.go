@@ -23,19 +23,20 @@ type bench struct {
 // A done run is what shoal perf left.
 type done struct {
 	result      *perf.Result
-	file        string // of the result; removed by close
 	out, stderr string
 	code        int
 }
 
-func (d *done) close() { _ = os.RemoveAll(filepath.Dir(d.file)) }
-
-// level returns the level of a run that has but one.
-func (d *done) level() (*perf.Level, error) {
-	if d.result == nil || len(d.result.Levels) != 1 || d.result.Levels[0].Merged == nil {
-		return nil, fmt.Errorf("the run has not one level: exit code %d: %s", d.code, d.stderr)
+// level measures a model of the fixtures at one level.
+func (b *bench) level(ctx context.Context, model string, args ...string) (*done, *perf.Level, error) {
+	d, err := b.perf(ctx, model, args...)
+	if err != nil {
+		return nil, nil, err
 	}
-	return &d.result.Levels[0], nil
+	if len(d.result.Levels) != 1 || d.result.Levels[0].Merged == nil {
+		return nil, nil, fmt.Errorf("the run has not one level: exit code %d: %s", d.code, d.stderr)
+	}
+	return d, &d.result.Levels[0], nil
 }
 
 // perf measures a model of the fixtures.
@@ -48,12 +49,13 @@ func (b *bench) perfAt(ctx context.Context, s *server, model string, args ...str
 	if err != nil {
 		return nil, err
 	}
-	d := &done{file: filepath.Join(dir, "result.json")}
-	d.out, d.stderr, d.code, err = b.run(ctx, append([]string{"perf", "-m", model, "-u", s.HTTP, "--json", d.file}, args...)...)
+	defer func() { _ = os.RemoveAll(dir) }()
+	file, d := filepath.Join(dir, "result.json"), &done{}
+	d.out, d.stderr, d.code, err = b.run(ctx, append([]string{"perf", "-m", model, "-u", s.HTTP, "--json", file}, args...)...)
 	if err != nil {
 		return d, err
 	}
-	data, err := os.ReadFile(d.file)
+	data, err := os.ReadFile(file)
 	if err != nil {
 		return d, fmt.Errorf("%w; exit code %d: %s", err, d.code, d.stderr)
 	}

@@ -41,12 +41,7 @@ func little(ctx context.Context, b *bench) (string, bool, error) {
 	var figures []string
 	ok := true
 	for _, n := range []int{1, 4, 16, 64} {
-		d, err := b.perf(ctx, "curve_mid", append(quick, "--concurrency-range", strconv.Itoa(n), "--allow-unstable")...)
-		if err != nil {
-			return "", false, err
-		}
-		defer d.close()
-		l, err := d.level()
+		_, l, err := b.level(ctx, "curve_mid", append(quick, "--concurrency-range", strconv.Itoa(n), "--allow-unstable")...)
 		if err != nil {
 			return "", false, err
 		}
@@ -89,7 +84,6 @@ func (b *bench) climb(ctx context.Context, name string) (c climb, err error) {
 	if err != nil {
 		return c, err
 	}
-	defer d.close()
 	if len(d.result.Levels) != 8 {
 		return c, fmt.Errorf("%d levels, want 8: %s", len(d.result.Levels), d.stderr)
 	}
@@ -137,7 +131,6 @@ func counts(ctx context.Context, b *bench) (string, bool, error) {
 	if err != nil {
 		return "", false, err
 	}
-	defer d.close()
 	ok := true
 	var parts []string
 	for i := range d.result.Levels {
@@ -152,24 +145,15 @@ func counts(ctx context.Context, b *bench) (string, bool, error) {
 func stalled(ctx context.Context, b *bench) (string, bool, error) {
 	rate := []string{"--request-rate-range", "500", "--request-count", "5000"}
 	b.server.stall(5 * time.Second)
-	d, err := b.perf(ctx, "stall", rate...)
-	if err != nil {
-		return "", false, err
-	}
-	defer d.close()
-	l, err := d.level()
+	d, l, err := b.level(ctx, "stall", rate...)
 	if err != nil {
 		return "", false, err
 	}
 	p95, p99 := l.Merged.Latency.Quantile(0.95).Seconds()*1e3, l.Merged.Latency.Quantile(0.99).Seconds()*1e3
 	both := strings.Contains(d.out, "from when it was sent: p50")
 	b.server.stall(5 * time.Second)
-	four, err := b.perf(ctx, "stall", append(rate, "--latency-clock", "send", "--max-outstanding", "4")...)
+	four, l, err := b.level(ctx, "stall", append(rate, "--latency-clock", "send", "--max-outstanding", "4")...)
 	if err != nil {
-		return "", false, err
-	}
-	defer four.close()
-	if l, err = four.level(); err != nil {
 		return "", false, err
 	}
 	sent := l.Merged.Latency.Quantile(0.99).Seconds() * 1e3
@@ -182,12 +166,7 @@ func paced(ctx context.Context, b *bench) (string, bool, error) {
 	var parts []string
 	ok := true
 	for _, rate := range []float64{200, 1000, 2000} {
-		d, err := b.perf(ctx, "noop", append(quick, "--request-rate-range", fmt.Sprint(rate), "--allow-unstable")...)
-		if err != nil {
-			return "", false, err
-		}
-		defer d.close()
-		l, err := d.level()
+		d, l, err := b.level(ctx, "noop", append(quick, "--request-rate-range", fmt.Sprint(rate), "--allow-unstable")...)
 		if err != nil {
 			return "", false, err
 		}

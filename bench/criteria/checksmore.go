@@ -13,21 +13,11 @@ import (
 )
 
 func cheap(ctx context.Context, b *bench) (string, bool, error) {
-	d, err := b.perf(ctx, "noop", append(quick, "--concurrency-range", "16", "-v", "--allow-unstable")...)
+	d, closed, err := b.level(ctx, "noop", append(quick, "--concurrency-range", "16", "-v", "--allow-unstable")...)
 	if err != nil {
 		return "", false, err
 	}
-	defer d.close()
-	closed, err := d.level()
-	if err != nil {
-		return "", false, err
-	}
-	o, err := b.perf(ctx, "noop", append(quick, "--request-rate-range", "1000", "--allow-unstable")...)
-	if err != nil {
-		return "", false, err
-	}
-	defer o.close()
-	open, err := o.level()
+	_, open, err := b.level(ctx, "noop", append(quick, "--request-rate-range", "1000", "--allow-unstable")...)
 	if err != nil {
 		return "", false, err
 	}
@@ -38,12 +28,7 @@ func cheap(ctx context.Context, b *bench) (string, bool, error) {
 
 func flaky(ctx context.Context, b *bench) (string, bool, error) {
 	args := append(quick, "--concurrency-range", "4", "--allow-unstable")
-	d, err := b.perf(ctx, "flaky", args...)
-	if err != nil {
-		return "", false, err
-	}
-	defer d.close()
-	l, err := d.level()
+	d, l, err := b.level(ctx, "flaky", args...)
 	if err != nil {
 		return "", false, err
 	}
@@ -51,7 +36,6 @@ func flaky(ctx context.Context, b *bench) (string, bool, error) {
 	if err != nil {
 		return "", false, err
 	}
-	defer allowed.close()
 	share := l.Merged.FailedShare()
 	ok := d.result.Cut == "" && share >= 0.005 && share <= 0.015 && d.code == 99 && allowed.code == 0 &&
 		strings.Contains(d.out, "dropped a row") && strings.Contains(d.out, "is busy")
@@ -91,7 +75,6 @@ func compare(ctx context.Context, b *bench) (string, bool, error) {
 			if runs[i], err = b.perfAt(ctx, s, "curve_mid", args...); err != nil {
 				return "", false, err
 			}
-			defer runs[i].close()
 		}
 		verdict := func(before, after *done) string {
 			c, err := perf.Compare(perf.Side{Names: []string{"a"}, Results: []*perf.Result{before.result}}, perf.Side{Names: []string{"b"}, Results: []*perf.Result{after.result}}, 0.03)
@@ -118,7 +101,6 @@ func capacity(ctx context.Context, b *bench) (string, bool, error) {
 	if err != nil {
 		return "", false, err
 	}
-	defer d.close()
 	took := time.Since(begin)
 	if d.result.Capacity == nil || d.result.Capacity.Rate == 0 {
 		return "", false, fmt.Errorf("no capacity found: %s", d.stderr)
@@ -143,7 +125,6 @@ func grid(ctx context.Context, b *bench, around float64) (float64, error) {
 		if err != nil {
 			return 0, err
 		}
-		d.close()
 		if d.result.GoalsMet() {
 			best, missed = rate, 0
 		} else {

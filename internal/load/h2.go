@@ -118,12 +118,12 @@ func (l *H2Link) Conns(n int) ([]Conn, error) {
 }
 
 func (l *H2Link) dial(ctx context.Context) (net.Conn, error) {
-	if l.options.TLS == nil {
-		return (&net.Dialer{}).DialContext(ctx, "tcp", l.address)
+	config := l.options.TLS
+	if config != nil {
+		config = config.Clone()
+		config.NextProtos = []string{"h2"}
 	}
-	config := l.options.TLS.Clone()
-	config.NextProtos = []string{"h2"}
-	return (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", l.address)
+	return dial(ctx, l.address, config)
 }
 
 // header returns the fields of a call.
@@ -206,7 +206,7 @@ func appendHello(b []byte) []byte {
 	return appendWindowUpdate(b, 0, maxWindow-defaultWindow)
 }
 
-// An h2Conn has one connection at a time and makes one call at a time over it.
+// An h2Conn makes one call at a time over its line.
 // Only the goroutine that makes its exchanges touches its state.
 type h2Conn struct {
 	link *H2Link
@@ -214,10 +214,7 @@ type h2Conn struct {
 	use  sync.Mutex    // held by an exchange
 	last time.Duration // when it ended
 	h2State
-
-	mu     sync.Mutex // protects the fields below, and setting conn
-	conn   net.Conn   // nil before the first use and after an error
-	closed bool
+	line
 }
 
 // An h2State is what is known of the connection at hand.

@@ -16,22 +16,11 @@ import (
 
 // Connect dials and greets.
 func (c *h2Conn) Connect(ctx context.Context) error {
-	if c.conn != nil {
-		return nil
+	dialled, err := c.connect(func() (net.Conn, error) { return c.link.dial(ctx) })
+	if dialled {
+		c.greet()
 	}
-	conn, err := c.link.dial(ctx)
-	if err != nil {
-		return fmt.Errorf("%w: %w", errConnect, err)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		conn.Close()
-		return net.ErrClosed
-	}
-	c.conn = conn
-	c.greet()
-	return nil
+	return err
 }
 
 // greet begins the state of a new connection.
@@ -82,26 +71,9 @@ func (c *h2Conn) field(f hpack.HeaderField) {
 	}
 }
 
-// Close ends the connection; a call that is under way fails.
-func (c *h2Conn) Close() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed || c.conn == nil {
-		c.closed = true
-		return nil
-	}
-	c.closed = true
-	return c.conn.Close()
-}
-
-// hangUp ends a connection that cannot be used again.
+// hangUp ends a connection that cannot be used again, and the call on it.
 func (c *h2Conn) hangUp() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.conn != nil {
-		c.conn.Close()
-	}
-	c.conn = nil
+	c.line.hangUp()
 	c.stream = 0
 }
 
@@ -139,8 +111,10 @@ func (c *h2Conn) exchange(ctx context.Context, m *Message, x *Exchange) error {
 	if c.conn != nil && c.stream == 0 && c.lastID >= maxStreamID && c.lastID != noStream {
 		c.hangUp() // a connection has only so many calls
 	}
-	if err := c.Connect(ctx); err != nil {
-		return err
+	if c.conn == nil {
+		if err := c.Connect(ctx); err != nil {
+			return err
+		}
 	}
 	stream := c.link.options.Stream
 	if c.stream == 0 {

@@ -58,8 +58,7 @@ func (l *HTTPLink) Conns(n int) ([]Conn, error) {
 	return conns, nil
 }
 
-// An httpConn has one connection at a time. Only the goroutine that makes its
-// exchanges sets conn and reads it without the mutex.
+// An httpConn makes one exchange at a time over its line.
 type httpConn struct {
 	link *HTTPLink
 	buf  []byte
@@ -67,10 +66,7 @@ type httpConn struct {
 
 	use  sync.Mutex    // held by an exchange
 	last time.Duration // when it ended
-
-	mu     sync.Mutex // protects the fields below
-	conn   net.Conn   // nil before the first use, after an error or an answer that closes it
-	closed bool
+	line
 }
 
 // Do makes one exchange. An answer that is an HTTP error is a *StatusError.
@@ -200,49 +196,9 @@ func readBody(r io.Reader, buf []byte, n int, length int64, keep *[]byte) error 
 
 // Connect dials, and shakes hands over TLS.
 func (c *httpConn) Connect(ctx context.Context) error {
-	if c.conn != nil {
-		return nil
-	}
 	if c.buf == nil {
 		c.buf = make([]byte, smallBuffer)
 	}
-	conn, err := c.link.dial(ctx)
-	if err != nil {
-		return fmt.Errorf("%w: %w", errConnect, err)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		conn.Close()
-		return net.ErrClosed
-	}
-	c.conn = conn
-	return nil
-}
-
-func (l *HTTPLink) dial(ctx context.Context) (net.Conn, error) {
-	if l.tls == nil {
-		return (&net.Dialer{}).DialContext(ctx, "tcp", l.address)
-	}
-	return (&tls.Dialer{Config: l.tls}).DialContext(ctx, "tcp", l.address)
-}
-
-// hangUp ends a connection that cannot be used again.
-func (c *httpConn) hangUp() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.conn.Close()
-	c.conn = nil
-}
-
-// Close ends the connection; a request that is under way fails.
-func (c *httpConn) Close() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed || c.conn == nil {
-		c.closed = true
-		return nil
-	}
-	c.closed = true
-	return c.conn.Close()
+	_, err := c.connect(func() (net.Conn, error) { return dial(ctx, c.link.address, c.link.tls) })
+	return err
 }

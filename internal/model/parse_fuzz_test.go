@@ -32,26 +32,32 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// seedTexts returns the files under testdata/config and the texts of the
-// tables, good and bad.
+// seedTexts returns the texts that can be read and those that cannot.
 func seedTexts(f *testing.F) [][]byte {
-	f.Helper()
+	texts := realTexts(f)
+	for _, c := range faultyTexts {
+		texts = append(texts, []byte(c.text))
+	}
+	return texts
+}
+
+// realTexts returns the files under testdata/config and the texts of the table of
+// good ones.
+func realTexts(t testing.TB) [][]byte {
+	t.Helper()
 	files, err := filepath.Glob("testdata/config/*.pbtxt")
 	if err != nil || len(files) == 0 {
-		f.Fatalf("no seeds: got %v, %v", files, err)
+		t.Fatalf("configurations: got %v, %v, want some", files, err)
 	}
 	var texts [][]byte
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			f.Fatal(err)
+			t.Fatal(err)
 		}
 		texts = append(texts, text)
 	}
 	for _, c := range goodTexts {
-		texts = append(texts, []byte(c.text))
-	}
-	for _, c := range faultyTexts {
 		texts = append(texts, []byte(c.text))
 	}
 	return texts

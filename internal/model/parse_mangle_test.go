@@ -3,8 +3,6 @@ package model
 import (
 	"bytes"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/prototext"
@@ -26,21 +24,7 @@ var pieces = []string{
 // TestParseAgreesWithPrototextOnMangledTexts changes real configurations piece
 // by piece, which finds its way deeper into them than changing bytes does.
 func TestParseAgreesWithPrototextOnMangledTexts(t *testing.T) {
-	files, err := filepath.Glob("testdata/config/*.pbtxt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("configurations: got %v, %v", files, err)
-	}
-	var texts [][]byte
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		texts = append(texts, text)
-	}
-	for _, c := range goodTexts {
-		texts = append(texts, []byte(c.text))
-	}
+	texts := realTexts(t)
 	random := rand.New(rand.NewPCG(1, 2))
 	accepted := 0
 	for range 10_000 {

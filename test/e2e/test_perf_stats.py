@@ -6,6 +6,7 @@ import signal
 import subprocess
 
 import models
+import pytest
 import server
 from test_perf import perf, tool  # noqa: F401  (fixtures)
 
@@ -81,18 +82,23 @@ def test_a_trace_that_does_not_fit_ends_at_once(serve, perf, tmp_path):  # noqa:
     assert "the model takes 1 to 8 rows" in done.stderr
 
 
+def started(command, folder):
+    """A run that has been sending for a second."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder)
+    for line in process.stdout:
+        if line.startswith("Request Rate"):
+            break
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(timeout=1)
+    return process
+
+
 def test_a_replay_that_is_interrupted_reports_what_it_has(serve, tool, tmp_path):  # noqa: F811
     target = serve("--model-repository", varied(tmp_path / "repository")).wait_ready()
     write_trace(tmp_path / "trace.jsonl", [entry(n * 10, 1, 3) for n in range(6000)])
     command = [str(tool), "-m", "varied", "-u", target.http, "--replay", "trace.jsonl", "--json", "out.json"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
-    for line in process.stdout:
-        if line.startswith("Request Rate"):
-            break
-    try:
-        process.wait(timeout=1)
-    except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGINT)
+    process = started(command, tmp_path)
+    process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=20)
     assert process.returncode == 130 and "interrupted" in err, out + err
     assert re.search(r"Request count: [1-9]", out), out + err
@@ -103,14 +109,8 @@ def test_a_server_that_dies_ends_a_replay_with_counts(serve, tool, tmp_path):  #
     target = serve("--model-repository", varied(tmp_path / "repository")).wait_ready()
     write_trace(tmp_path / "trace.jsonl", [entry(n * 5, 1, 3) for n in range(12000)])
     command = [str(tool), "-m", "varied", "-u", target.http, "--replay", "trace.jsonl"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
-    for line in process.stdout:
-        if line.startswith("Request Rate"):
-            break
-    try:
-        process.wait(timeout=1)
-    except subprocess.TimeoutExpired:
-        target.process.kill()
+    process = started(command, tmp_path)
+    target.process.kill()
     out, err = process.communicate(timeout=30)
     assert process.returncode == 99, out + err
     assert re.search(r"error: .*(stopped answering after [1-9]\d* requests|failed to get statistics|more than the)", err), err

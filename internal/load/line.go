@@ -1,0 +1,67 @@
+package load
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"sync"
+)
+
+// A line is what a Conn has of the network: one connection at a time. Only the
+// goroutine that makes the Conn's exchanges sets conn, and reads it without the
+// mutex.
+type line struct {
+	mu     sync.Mutex // protects the fields below
+	conn   net.Conn   // nil before the first use, and after one that cannot be used again
+	closed bool
+}
+
+// connect dials unless there is a connection, and reports whether it did.
+func (l *line) connect(dial func() (net.Conn, error)) (dialled bool, err error) {
+	if l.conn != nil {
+		return false, nil
+	}
+	conn, err := dial()
+	if err != nil {
+		return false, fmt.Errorf("%w: %w", errConnect, err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		conn.Close()
+		return false, net.ErrClosed
+	}
+	l.conn = conn
+	return true, nil
+}
+
+// dial connects to an address, over TLS unless config is nil.
+func dial(ctx context.Context, address string, config *tls.Config) (net.Conn, error) {
+	if config == nil {
+		return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	}
+	return (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", address)
+}
+
+// hangUp ends a connection that cannot be used again.
+func (l *line) hangUp() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conn != nil {
+		l.conn.Close()
+	}
+	l.conn = nil
+}
+
+// Close ends the connection; an exchange that is under way fails.
+func (l *line) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed || l.conn == nil {
+		l.closed = true
+		return nil
+	}
+	l.closed = true
+	return l.conn.Close()
+}
