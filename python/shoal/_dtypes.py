@@ -61,11 +61,6 @@ def config_name(name: str) -> str:
     return "TYPE_STRING" if name == "BYTES" else "TYPE_" + name
 
 
-def of_config(name: str) -> str:
-    """The name of a type that a configuration calls TYPE_FP32."""
-    return "BYTES" if name == "TYPE_STRING" else name[len("TYPE_") :]
-
-
 def to_bf16(array: np.ndarray) -> np.ndarray:
     """Floats as BF16, rounded to the nearest and to even on a tie: the bits, as uint16."""
     floats = np.ascontiguousarray(array, np.float32)
