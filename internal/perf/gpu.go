@@ -30,6 +30,15 @@ const (
 	maxMetrics     = 64 << 20
 )
 
+// A GPUMetrics has the server's GPU metrics by the GPU's id: means of utilization
+// and power, the most memory used, the memory there is.
+type GPUMetrics struct {
+	Utilization map[string]float64 `json:"utilization,omitempty"`
+	Power       map[string]float64 `json:"power_watts,omitempty"`
+	MemoryUsed  map[string]float64 `json:"memory_used_bytes,omitempty"`
+	MemoryTotal map[string]float64 `json:"memory_total_bytes,omitempty"`
+}
+
 // A gpuPoller reads a server's metrics while it is measured.
 type gpuPoller struct {
 	url    string

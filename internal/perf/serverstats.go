@@ -4,9 +4,47 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
+	"time"
 
 	pb "shoal/internal/protocol/kservegrpc/inferencepb"
 )
+
+// A ServerStats is what the server's statistics grew by.
+type ServerStats struct {
+	Version      string      `json:"version"` // of the model
+	Inferences   uint64      `json:"inference_count"`
+	Executions   uint64      `json:"execution_count"`
+	Success      Counted     `json:"success"`
+	Fail         Counted     `json:"fail"`
+	Queue        Counted     `json:"queue"`
+	Input        Counted     `json:"compute_input"`
+	Infer        Counted     `json:"compute_infer"`
+	Output       Counted     `json:"compute_output"`
+	CacheHit     Counted     `json:"cache_hit,omitzero"`
+	CacheMiss    Counted     `json:"cache_miss,omitzero"`
+	Batches      []BatchSize `json:"batches,omitempty"` // by size, rising
+	MixedVersion bool        `json:"mixed_version,omitempty"`
+}
+
+// A Counted is a number of events and the time that they took together.
+type Counted struct {
+	Count uint64 `json:"count"`
+	Ns    uint64 `json:"ns"`
+}
+
+// Mean returns the time of one event; zero when there was none.
+func (c Counted) Mean() time.Duration {
+	if c.Count == 0 {
+		return 0
+	}
+	return time.Duration(c.Ns / c.Count)
+}
+
+// A BatchSize is how often the model ran with so many rows.
+type BatchSize struct {
+	Size  uint64  `json:"size"`
+	Infer Counted `json:"compute_infer"`
+}
 
 // diffStats returns what a model's statistics grew by from before to after. Of
 // several versions it takes the newest that was used; it returns nil when none
