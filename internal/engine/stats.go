@@ -131,10 +131,7 @@ func (s *stats) Executed(b *infer.Batch, err error) {
 	}
 	s.inferences.Add(rows)
 	s.last.Store(t.End.UnixMilli())
-	if good == 0 { // the model ran, and then no answer could be made
-		rows = uint64(b.Rows)
-	}
-	s.batches.at(int(rows)).add(input, run, output)
+	s.batches.at(b.Rows).add(input, run, output) // those that failed were in the batch, too
 }
 
 // answered counts a request that was accepted at begin and has its answer.

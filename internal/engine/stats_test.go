@@ -204,7 +204,7 @@ func TestStatisticsOfFailures(t *testing.T) {
 			},
 			[]int{1, 2, 3},
 			counts{Success: 2, Queue: 2, Compute: 2, Inferences: 4, Executions: 2, Fail: 1, Backend: 1},
-			[]int{1, 3},
+			[]int{1, 5},
 		},
 		{
 			"an execution whose only answer cannot be made counts", "", func(b *infer.Batch) error { b.Requests[0].Err = broken; return nil },

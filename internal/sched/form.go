@@ -178,8 +178,8 @@ func (b *Batcher) give(w *worker) {
 		bt.turn = w.lane.given
 		w.lane.given++
 	}
-	if w.ticket != nil && !b.prefetch && b.open == bt {
-		b.open = nil // it may wait for resources; the others do so in the queue, where their policy holds
+	if !b.prefetch && b.open == bt && (w.ticket != nil || b.policy.prefers(bt.rows)) {
+		b.open = nil // it may wait for resources, or is as large as it should be; the others wait in the queue, where their policy holds
 	}
 	b.given = append(b.given, bt)
 	c := bt.leader()

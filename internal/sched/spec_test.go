@@ -108,6 +108,13 @@ func TestBatcherSpecification(t *testing.T) {
 			nil,
 		},
 		{
+			"4.3", "so a preferred size that has an instance is not added to: what is left in the queue goes when the next one is idle",
+			with(sizes(8, 8*ms, 1, 4), QueuePolicy{MaxSize: 9}, QueuePolicy{}), nil,
+			[]step{sends("busy", 1), waits(5 * ms), sends("low", 4, priority(2)), sends("high", 1, priority(1))},
+			[]string{"0s: busy", "10ms: high", "20ms: low"},
+			nil,
+		},
+		{
 			"4.3", "while no slot is free expired requests with action REJECT are thrown out and answered",
 			with(sizes(8, 0, 8), QueuePolicy{Timeout: 4 * ms}), nil,
 			[]step{sends("a", 1), sends("b", 1)},

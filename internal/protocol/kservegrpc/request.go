@@ -193,7 +193,7 @@ func addParam(r *infer.Request, p *param) error {
 			"parameter keys starting with 'triton_' are reserved for Triton usage. Only the following keys starting with 'triton_' are allowed: triton_enable_empty_final_response")
 	}
 	if !p.set || p.Kind == infer.ParamUint {
-		return wrongType(p.Name, "int64_param, bool_param, string_param, or double_param")
+		return wrongType(p.Name, "int64_param, bool_param, or string_param")
 	}
 	r.Params = append(r.Params, p.Param)
 	return nil
