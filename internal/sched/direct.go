@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -71,7 +72,7 @@ func (d *Direct) Do(ctx context.Context, r *infer.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := w.ticket.Acquire(ctx); err != nil {
+	if err := w.ticket.Await(ctx); err != nil {
 		d.release(w)
 		return cancelled(ctx)
 	}
@@ -83,10 +84,10 @@ func (d *Direct) Do(ctx context.Context, r *infer.Request) error {
 	d.record.Started(b)
 	err = execute(w.instance, b)
 	b.Times.End = time.Now()
-	w.ticket.Release()
 	d.record.Executed(b, err)
 	b.Requests[0] = nil
 	d.release(w)
+	w.ticket.Release()
 	if err == nil {
 		err = r.Err
 	}
@@ -112,9 +113,8 @@ func (d *Direct) acquire(ctx context.Context, r *infer.Request) (*directWorker, 
 		r.Queued = time.Time{}
 		return nil, stopping(r)
 	}
-	if n := len(d.idle); n > 0 {
-		w := d.idle[n-1]
-		d.idle = d.idle[:n-1]
+	if len(d.idle) > 0 {
+		w := d.takeLocked()
 		d.mu.Unlock()
 		entered(r)
 		return w, nil
@@ -138,10 +138,21 @@ func (d *Direct) acquire(ctx context.Context, r *infer.Request) (*directWorker, 
 	}
 	d.mu.Unlock()
 	if !queued { // an instance was handed over meanwhile: pass it on
-		d.release(<-wt.ready)
+		w := <-wt.ready
+		w.ticket.Cancel()
+		d.release(w)
 	}
 	d.waiters.Put(wt)
 	return nil, cancelled(ctx)
+}
+
+// takeLocked takes an idle instance.
+func (d *Direct) takeLocked() *directWorker {
+	next := nextIdle(d.idle, func(w *directWorker) *Ticket { return w.ticket })
+	w := d.idle[next]
+	d.idle = slices.Delete(d.idle, next, next+1)
+	w.ticket.Ask()
+	return w
 }
 
 // entered tells whoever wants to know that r is in the queue.
@@ -166,6 +177,7 @@ func (d *Direct) restLocked(w *directWorker) {
 		return
 	}
 	if wt := d.queue.pop(); wt != nil {
+		w.ticket.Ask()
 		wt.ready <- w // buffered: does not block
 		return
 	}

@@ -174,6 +174,7 @@ func (b *Batcher) give(w *worker) {
 	bt := b.ready[0]
 	b.ready = without(b.ready, bt)
 	bt.worker = w
+	w.ticket.Ask()
 	if w.lane != nil {
 		bt.turn = w.lane.given
 		w.lane.given++
@@ -189,18 +190,10 @@ func (b *Batcher) give(w *worker) {
 	}
 }
 
-// takeWorker takes an idle instance: the one that ran last, whose memory is
-// still warm, or, when they are limited, the one whose turn it is.
+// takeWorker takes an idle instance.
 func (b *Batcher) takeWorker() *worker {
-	best := len(b.idle) - 1
-	if b.idle[best].ticket != nil {
-		for i, w := range b.idle {
-			if w.ticket.score() < b.idle[best].ticket.score() {
-				best = i
-			}
-		}
-	}
-	w := b.idle[best]
-	b.idle = slices.Delete(b.idle, best, best+1)
+	next := nextIdle(b.idle, func(w *worker) *Ticket { return w.ticket })
+	w := b.idle[next]
+	b.idle = slices.Delete(b.idle, next, next+1)
 	return w
 }

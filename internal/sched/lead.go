@@ -13,7 +13,7 @@ import (
 func (b *Batcher) lead(c *call) bool {
 	bt := c.leads
 	c.leads = nil
-	_ = bt.worker.ticket.Acquire(context.Background()) // does not fail
+	_ = bt.worker.ticket.Await(context.Background()) // does not fail
 	if b.gathers {
 		b.gather(bt)
 	}
@@ -139,6 +139,7 @@ func (b *Batcher) finish(bt *batch, leader *call, err error) bool {
 	b.lastRun = bt.worker.lastRun
 	b.rest(bt.worker)
 	b.advance(bt.run.Times.End)
+	bt.worker.ticket.Release()
 	bt.done = true
 	if !b.ordered {
 		b.left(len(bt.entries))

@@ -70,12 +70,20 @@ func (l *Limits) of(r Resource) (n int, set bool) {
 
 // A Ticket is an instance's right to ask for its resources. It belongs to one
 // instance, which asks for one execution at a time.
+//
+// Whoever gives the instance its next execution asks for it before the last one
+// gives the resources back: they would go to another instance otherwise,
+// whichever is to be first.
 type Ticket struct {
 	limiter  *Limiter
 	needs    map[Resource]int
 	priority uint64
 	granted  chan struct{} // buffered 1
-	runs     uint64        // under the limiter's mutex
+
+	// Under the limiter's mutex.
+	runs  uint64
+	holds bool // the resources, or they lie in granted
+	again bool // it asked for the next execution while it held them
 }
 
 // A Limited is an instance that runs only while it holds the resources of its
@@ -164,34 +172,57 @@ func (t *Ticket) Leave() {
 	l.grantLocked()
 }
 
-// Acquire returns when the instance holds its resources. A nil ticket needs
-// none. When ctx ends first it returns ctx's error and holds nothing.
-func (t *Ticket) Acquire(ctx context.Context) error {
+// Ask asks for the resources of the next execution. A nil ticket needs none. Await
+// or Cancel must follow.
+func (t *Ticket) Ask() {
 	if t == nil {
-		return nil
+		return
 	}
 	l := t.limiter
 	l.mu.Lock()
+	defer l.mu.Unlock()
+	if t.holds {
+		t.again = true // Release will ask
+		return
+	}
 	l.waiting = append(l.waiting, t)
 	l.grantLocked()
-	l.mu.Unlock()
+}
+
+// Await returns when the instance holds what it asked for. When ctx ends first it
+// returns ctx's error, and the instance asks for nothing.
+func (t *Ticket) Await(ctx context.Context) error {
+	if t == nil {
+		return nil
+	}
 	select {
 	case <-t.granted:
 		return nil
 	case <-ctx.Done():
+		t.Cancel()
+		return ctx.Err()
 	}
+}
+
+// Cancel takes back what was asked for and not awaited.
+func (t *Ticket) Cancel() {
+	if t == nil {
+		return
+	}
+	l := t.limiter
 	l.mu.Lock()
-	i := slices.Index(l.waiting, t)
-	if i >= 0 {
-		l.waiting = slices.Delete(l.waiting, i, i+1)
-		l.grantLocked()
+	defer l.mu.Unlock()
+	if t.again {
+		t.again = false // the execution before it still holds them
+		return
 	}
-	l.mu.Unlock()
-	if i < 0 { // granted meanwhile
-		<-t.granted
-		t.Release()
+	select {
+	case <-t.granted:
+		t.freeLocked()
+	default:
+		l.waiting = slices.DeleteFunc(l.waiting, func(o *Ticket) bool { return o == t })
 	}
-	return ctx.Err()
+	l.grantLocked()
 }
 
 // Release gives the resources back after an execution.
@@ -202,10 +233,34 @@ func (t *Ticket) Release() {
 	l := t.limiter
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for r, n := range t.needs {
-		l.used[r] -= n
+	t.freeLocked()
+	if t.again {
+		t.again = false
+		l.waiting = append(l.waiting, t)
 	}
 	l.grantLocked()
+}
+
+func (t *Ticket) freeLocked() {
+	t.holds = false
+	for r, n := range t.needs {
+		t.limiter.used[r] -= n
+	}
+}
+
+// nextIdle returns which of the idle instances is to run next: the last, whose
+// memory is still warm, or, when they are limited, the one whose turn it is.
+func nextIdle[W any](idle []W, ticket func(W) *Ticket) int {
+	best := len(idle) - 1
+	if ticket(idle[best]) == nil {
+		return best
+	}
+	for i, w := range idle {
+		if ticket(w).score() < ticket(idle[best]).score() {
+			best = i
+		}
+	}
+	return best
 }
 
 // score orders the instances that wait; the lowest goes first.
@@ -236,6 +291,7 @@ func (l *Limiter) grantLocked() {
 			l.used[r] += n
 		}
 		t.runs++
+		t.holds = true
 		l.waiting = slices.Delete(l.waiting, best, best+1)
 		t.granted <- struct{}{} // buffered: one execution at a time
 	}

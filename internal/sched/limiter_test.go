@@ -42,10 +42,16 @@ type usage struct {
 	wg    sync.WaitGroup
 }
 
+// acquire asks for a ticket's resources and waits for them.
+func acquire(ctx context.Context, ticket *Ticket) error {
+	ticket.Ask()
+	return ticket.Await(ctx)
+}
+
 // run starts an execution of a second.
 func (u *usage) run(name string, ticket *Ticket) {
 	u.wg.Go(func() {
-		if err := ticket.Acquire(context.Background()); err != nil {
+		if err := acquire(context.Background(), ticket); err != nil {
 			panic(err)
 		}
 		u.mu.Lock()
@@ -157,7 +163,7 @@ func TestLimiterForgetsOneThatStopsWaiting(t *testing.T) {
 		u.run("a", a)
 		ctx, cancel := context.WithTimeout(t.Context(), 100*ms)
 		defer cancel()
-		if err := gone.Acquire(ctx); err == nil {
+		if err := acquire(ctx, gone); err == nil {
 			t.Error("got no error, want the context's")
 		}
 		u.run("b", b)
@@ -197,45 +203,134 @@ func TestLimiterHasNoMoreThanIsAskedForAfterALeave(t *testing.T) {
 	}
 }
 
+// limitedSchedulers start each kind of scheduler, without batching.
+var limitedSchedulers = map[string]func([]backend.Instance) (Scheduler, error){
+	"direct": func(in []backend.Instance) (Scheduler, error) { return StartDirect(in, &tally{}), nil },
+	"batcher": func(in []backend.Instance) (Scheduler, error) {
+		cfg := BatcherConfig{Policy: Policy{MaxRows: 1, Preferred: []int{1}}, Levels: []QueuePolicy{{}}, Signature: fixedSignature(1)}
+		return startBatcher(cfg, in, &tally{}, newRuntimeTimer, func() (pauser, error) { return plainPauser{}, nil })
+	},
+	"batcher with a queue policy": func(in []backend.Instance) (Scheduler, error) {
+		cfg := BatcherConfig{Policy: Policy{MaxRows: 1, Preferred: []int{1}}, Levels: []QueuePolicy{{MaxSize: 99}}, Signature: fixedSignature(1)}
+		return startBatcher(cfg, in, &tally{}, newRuntimeTimer, func() (pauser, error) { return plainPauser{}, nil })
+	},
+}
+
+// runLimited sends ids to models that share a resource, each to that of its
+// place, all at once, and returns when each ran.
+func runLimited(t *testing.T, start func([]backend.Instance) (Scheduler, error), ids [][]string, instances ...[]string) []string {
+	t.Helper()
+	l, log := NewLimiter(Limits{}), &runLog{start: time.Now()}
+	var schedulers []Scheduler
+	for _, model := range instances {
+		var list []backend.Instance
+		for _, priority := range model {
+			list = append(list, &Limited{&recorder{takes: time.Second, log: log}, join(t, l, 0, `resources { name: "R" count: 1 } priority: `+priority)})
+		}
+		s, err := start(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		schedulers = append(schedulers, s)
+	}
+	var wg sync.WaitGroup
+	for i := range ids[0] {
+		for m := range ids {
+			wg.Go(func() {
+				if err := schedulers[m].Do(t.Context(), request(ids[m][i])); err != nil {
+					t.Errorf("request %s: got %v, want no error", ids[m][i], err)
+				}
+			})
+			synctest.Wait()
+		}
+	}
+	wg.Wait()
+	for _, s := range schedulers {
+		s.Close()
+	}
+	return log.all()
+}
+
 func TestSchedulersHoldBackLimitedInstances(t *testing.T) {
-	const need = `resources { name: "R" count: 1 }`
-	for name, start := range map[string]func([]backend.Instance) (Scheduler, error){
-		"direct": func(in []backend.Instance) (Scheduler, error) { return StartDirect(in, &tally{}), nil },
-		"batcher": func(in []backend.Instance) (Scheduler, error) {
-			cfg := BatcherConfig{Policy: Policy{MaxRows: 1, Preferred: []int{1}}, Levels: []QueuePolicy{{}}, Signature: fixedSignature(1)}
-			return startBatcher(cfg, in, &tally{}, newRuntimeTimer, func() (pauser, error) { return plainPauser{}, nil })
-		},
-	} {
+	for name, start := range limitedSchedulers {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l, log := NewLimiter(Limits{}), &runLog{start: time.Now()}
-				var schedulers []Scheduler // two models that share a resource
-				for range 2 {
-					in := &Limited{&recorder{takes: time.Second, log: log}, join(t, l, 0, need)}
-					s, err := start([]backend.Instance{in})
-					if err != nil {
-						t.Fatal(err)
-					}
-					schedulers = append(schedulers, s)
-				}
-				var wg sync.WaitGroup
-				for i, id := range []string{"a", "b", "c", "d"} {
-					wg.Go(func() {
-						if err := schedulers[i%2].Do(t.Context(), request(id)); err != nil {
-							t.Errorf("request %s: got %v, want no error", id, err)
-						}
-					})
-					synctest.Wait()
-				}
-				wg.Wait()
-				for _, s := range schedulers {
-					s.Close()
-				}
-				if want := []string{"0s: a", "1s: b", "2s: c", "3s: d"}; !slices.Equal(log.all(), want) {
-					t.Errorf("got %q, want %q", log.all(), want)
+				got := runLimited(t, start, [][]string{{"a", "c"}, {"b", "d"}}, []string{"1"}, []string{"1"})
+				if want := []string{"0s: a", "1s: b", "2s: c", "3s: d"}; !slices.Equal(got, want) {
+					t.Errorf("got %q, want %q", got, want)
 				}
 			})
 		})
+	}
+}
+
+// An execution of "seldom" counts three times. While both have work the next is
+// always of the one with the lower count, the one that asked first when they are
+// equal.
+func TestAModelOfAThirdOfTheWeightRunsAThirdAsOften(t *testing.T) {
+	for name, start := range limitedSchedulers {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var often, seldom []string
+				for range 8 {
+					often, seldom = append(often, "o"), append(seldom, "s")
+				}
+				var order strings.Builder
+				for _, line := range runLimited(t, start, [][]string{often, seldom}, []string{"1"}, []string{"3"}) {
+					order.WriteString(line[len(line)-1:])
+				}
+				if want := "osoosooosoosssss"; order.String() != want {
+					t.Errorf("got executions %s, want %s", order.String(), want)
+				}
+			})
+		})
+	}
+}
+
+func TestTheInstanceOfLowerPriorityRunsLessOftenThanTheOtherOfItsModel(t *testing.T) {
+	for name, start := range limitedSchedulers {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := NewLimiter(Limits{})
+				tickets := []*Ticket{join(t, l, 0, ""), join(t, l, 0, "priority: 2")}
+				var list []backend.Instance
+				for _, ticket := range tickets {
+					list = append(list, &Limited{&instant{}, ticket})
+				}
+				s, err := start(list)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer s.Close()
+				for range 9 {
+					if err := s.Do(t.Context(), request("r")); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if got := []uint64{tickets[0].runs, tickets[1].runs}; !slices.Equal(got, []uint64{6, 3}) {
+					t.Errorf("got %v executions, want [6 3]", got)
+				}
+			})
+		})
+	}
+}
+
+func TestAnInstancePassedOnByARequestThatLeavesAsksForItsResourcesOnce(t *testing.T) {
+	l := NewLimiter(Limits{})
+	a, b := join(t, l, 0, `resources { name: "R" count: 1 }`), join(t, l, 0, `resources { name: "R" count: 1 }`)
+	a.Ask() // granted, and not awaited
+	b.Ask()
+	a.Cancel()
+	if err := b.Await(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.Ask() // for its next execution, of a request that leaves
+	b.Cancel()
+	a.Ask()
+	a.Cancel()
+	b.Release()
+	if len(l.waiting) != 0 || l.used[Resource{"R", 0}] != 0 || a.holds || b.holds {
+		t.Errorf("got %d waiting and %d in use, want none", len(l.waiting), l.used[Resource{"R", 0}])
 	}
 }
 
@@ -244,7 +339,7 @@ func TestQueuePolicyHoldsWhileAnInstanceWaitsForResources(t *testing.T) {
 		l, log := NewLimiter(Limits{}), &runLog{start: time.Now()}
 		const need = `resources { name: "R" count: 1 }`
 		other, in := join(t, l, 0, need), &Limited{&recorder{log: log}, join(t, l, 0, need)}
-		if err := other.Acquire(t.Context()); err != nil {
+		if err := acquire(t.Context(), other); err != nil {
 			t.Fatal(err)
 		}
 		cfg := plainPolicy

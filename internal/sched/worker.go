@@ -23,7 +23,6 @@ type worker struct {
 // leave ends a batch's time on the instance.
 func (w *worker) leave(run *infer.Batch) {
 	w.lastRun = run.Times.End.Sub(run.Times.Start)
-	w.ticket.Release()
 	if w.lane != nil {
 		w.lane.leave(run.Times.End)
 	}

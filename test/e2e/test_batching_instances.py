@@ -95,9 +95,9 @@ def test_models_run_side_by_side_when_nothing_holds_them(limits, flags):
     side_by_side(stage)
 
 
-def test_a_model_of_half_the_weight_runs_half_as_often(limits):
-    """Priority 2 counts each execution twice."""
-    wanted = limited("holder", 600), limited("often", 60), limited("seldom", 60, priority=2)
+def test_a_model_of_a_quarter_of_the_weight_runs_a_quarter_as_often(limits):
+    """Priority 4 counts each execution four times."""
+    wanted = limited("holder", 600), limited("often", 60), limited("seldom", 60, priority=4)
     share(limits("--rate-limit=execution_count", wanted=wanted))
 
 
@@ -109,9 +109,9 @@ def share(stage):
         stage.await_pending(name, 8, before=holder)
     done = order(*calls)
     good(holder)
-    # Those that end close together may be seen in the other order, on a busy machine by more than one place.
-    if sum(i < 8 for i in done[:9]) not in (5, 6, 7):
-        raise TooSlow(f"of the first nine executions six should be of the first: {done}")
+    # Those that end close together may be seen in the other order. Were they to take turns it would be five.
+    if sum(i < 8 for i in done[:9]) not in (6, 7, 8):
+        raise TooSlow(f"of the first nine executions seven should be of the first: {done}")
 
 
 def test_a_resource_that_can_never_be_had_is_a_load_error(serve):
