@@ -37,3 +37,30 @@ func TestLeaderGathersThoseAboutToArriveUnlessToldNotTo(t *testing.T) {
 		})
 	}
 }
+
+// The model takes 2 ms, so that a step is 31.25 us. The company of b is late, or
+// does not come at all.
+func TestLeaderGathersUntilFourStepsInARowBringNothing(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		late time.Duration
+		want []string
+	}{
+		{"one in the fourth step", 110 * time.Microsecond, []string{"0s: a", "2.125ms: b late"}},
+		{"one after it", 140 * time.Microsecond, []string{"0s: a", "2.125ms: b", "4.25ms: late"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := startTest(t, BatcherConfig{Policy: Policy{MaxRows: 8, Preferred: []int{8}}}, 2*time.Millisecond)
+				for _, w := range b.all {
+					w.pauser = sleepPauser{}
+				}
+				b.send("a", 1)
+				b.send("b", 1)
+				time.Sleep(2*time.Millisecond + tt.late)
+				b.send("late", 1)
+				b.finish(tt.want...)
+			})
+		})
+	}
+}

@@ -43,30 +43,38 @@ func (b *Batcher) gather(bt *batch) {
 		runtime.Gosched()
 		return
 	}
-	begin, pause := time.Now(), time.Duration(0)
+	begin, pause, misses := time.Now(), time.Duration(0), 0
 	for {
 		w.pauser.pause(pause)
 		before := here
-		if here, wanted = b.company(bt); here >= wanted || (here == before && pause > 0) {
+		if here, wanted = b.company(bt); here >= wanted {
 			return
 		}
+		if here > before || pause == 0 {
+			misses = 0
+		} else {
+			misses++
+		}
 		pause = max(minPause, w.lastRun/gatherSteps)
-		if time.Since(begin)+pause > w.lastRun/gatherPart {
+		if misses == gatherMisses || time.Since(begin)+pause > w.lastRun/gatherPart {
 			return
 		}
 	}
 }
 
 // How long a leader gathers: at most a quarter of the last run, in steps of a
-// sixty-fourth, each of which must bring something. Measured with an MLP on two
-// cores, where the turn of 64 clients takes about that long: their mean batch was
-// 54, and 40 with half the time. For a model that takes less than a few looks at
+// sixty-fourth, of which four in a row may bring nothing. Measured with an MLP on
+// two cores, where the turn of 64 clients takes about a quarter: their mean batch
+// was 54, and 40 with half the time; and with ResNet-50 on a GPU, where 8 clients
+// send 602 KB each: their mean batch was 8.0, and 6.9 when the first step that
+// brought nothing was the last. For a model that takes less than a few looks at
 // the sockets, goroutines that are ready must do.
 const (
-	shortRun    = 50 * time.Microsecond
-	gatherPart  = 4
-	gatherSteps = 64
-	minPause    = 20 * time.Microsecond
+	shortRun     = 50 * time.Microsecond
+	gatherPart   = 4
+	gatherSteps  = 64
+	gatherMisses = 4
+	minPause     = 20 * time.Microsecond
 )
 
 // company returns how many requests a batch has and how many it could have;

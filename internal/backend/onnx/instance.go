@@ -19,6 +19,7 @@ type instance struct {
 	born  time.Time
 
 	arena   arena
+	copies  infer.Copies
 	plans   []*plan          // the most recent one first
 	key     []int64          // the shapes of the batch at hand
 	live    []*infer.Request // its requests that are to run; stale between runs

@@ -241,6 +241,8 @@ func (in *instance) dropPlans() {
 // that a tensor makes on its way from the socket to the model. Ragged ones need
 // nothing more than to lie end to end, as the others do.
 func (in *instance) gather(p *plan, requests []*infer.Request) error {
+	in.copies.Begin(p.size)
+	defer in.copies.End()
 	for i := range p.inputs {
 		at := &p.inputs[i]
 		if at.port.Type == tensor.Bytes {
@@ -256,7 +258,7 @@ func (in *instance) gather(p *plan, requests []*infer.Request) error {
 			if data.Size() > len(dst) {
 				return errReshape(at.port)
 			}
-			dst = dst[data.CopyTo(dst):]
+			dst = dst[in.copies.Add(dst, *data):]
 		}
 		if len(dst) > 0 { // what lies there is an earlier client's
 			return errReshape(at.port)

@@ -120,7 +120,9 @@ func (r *run) gather(s *slot, rows int) (size int, err error) {
 	binary.LittleEndian.PutUint32(mem[20:], uint32(rows))
 	binary.LittleEndian.PutUint32(mem[24:], l.flags())
 	binary.LittleEndian.PutUint64(mem[32:], uint64(l.extrasAt))
-	l.write(mem, requests, rows)
+	r.copies.Begin(l.size)
+	l.write(&r.copies, mem, requests, rows)
+	r.copies.End()
 	s.describe(l.described)
 	copy(mem[l.extrasAt:], l.extras)
 	return l.size, nil
@@ -141,7 +143,7 @@ func (l *layout) flags() uint32 {
 }
 
 // write writes the data, and the table into described.
-func (l *layout) write(mem []byte, requests []*infer.Request, rows int) {
+func (l *layout) write(copies *infer.Copies, mem []byte, requests []*infer.Request, rows int) {
 	clear(l.places)
 	table := l.described[:0]
 	for _, r := range requests {
@@ -160,15 +162,15 @@ func (l *layout) write(mem []byte, requests []*infer.Request, rows int) {
 		table = append(table, byte(c.port.Type), kind)
 		table = binary.LittleEndian.AppendUint32(table, uint32(c.port.rank()))
 		if c.stacked {
-			table = c.writeStacked(table, mem, requests, l.places, rows)
+			table = c.writeStacked(copies, table, mem, requests, l.places, rows)
 		} else {
-			table = c.writeSeparate(table, mem, requests, l.places)
+			table = c.writeSeparate(copies, table, mem, requests, l.places)
 		}
 	}
 	l.described = table
 }
 
-func (c *column) writeStacked(table, mem []byte, requests []*infer.Request, places []int, rows int) []byte {
+func (c *column) writeStacked(copies *infer.Copies, table, mem []byte, requests []*infer.Request, places []int, rows int) []byte {
 	size := c.size
 	if c.port.Type == tensor.Bytes {
 		size = 0 // it would make the table another with every batch
@@ -178,13 +180,13 @@ func (c *column) writeStacked(table, mem []byte, requests []*infer.Request, plac
 	table = appendEntry(table, c.offset, size, shape)
 	dst := mem[c.offset : c.offset+c.size]
 	for n, r := range requests {
-		dst = dst[r.Inputs[places[n]].Data.CopyTo(dst):]
+		dst = dst[copies.Add(dst, r.Inputs[places[n]].Data):]
 		places[n]++
 	}
 	return table
 }
 
-func (c *column) writeSeparate(table, mem []byte, requests []*infer.Request, places []int) []byte {
+func (c *column) writeSeparate(copies *infer.Copies, table, mem []byte, requests []*infer.Request, places []int) []byte {
 	offset := c.offset
 	for n, r := range requests {
 		var room [maxRank + 1]int64
@@ -195,7 +197,7 @@ func (c *column) writeSeparate(table, mem []byte, requests []*infer.Request, pla
 		}
 		places[n]++
 		shape := c.port.handlerShape(room[:0], input.Shape, int64(r.Rows))
-		size := input.Data.CopyTo(mem[offset:])
+		size := copies.Add(mem[offset:], input.Data)
 		table = appendEntry(table, offset, size, shape)
 		offset += size
 	}

@@ -36,6 +36,7 @@ type run struct {
 	in      *instance
 	live    []*infer.Request // those of the batch that are to run; stale between runs
 	layout  layout
+	copies  infer.Copies
 	reader  reader
 	scratch []byte
 }
