@@ -160,7 +160,7 @@ def test_a_model_without_a_configuration_makes_batches_of_up_to_four(stage):
         assert config["dynamic_batching"] == {"preferred_batch_size": [4]}
         assert config["max_batch_size"] == 4
         assert config["instance_group"][0]["count"] == 2
-        for _ in range(50):
+        for burst in range(50):
             calls = [stage.submit(client.infer, "auto", clients.pair(library, "FP32", one * i, one)) for i in range(40)]
             for i, call in enumerate(calls):
                 np.testing.assert_array_equal(call.result(10).as_numpy("OUTPUT0"), one * i + one)
