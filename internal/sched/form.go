@@ -37,6 +37,7 @@ func (b *Batcher) form(now time.Time) {
 		return
 	}
 	b.hold, b.more = 0, 0
+	b.dispatch() // what it takes makes room
 	for b.room() && !b.queue.empty() {
 		if b.plain {
 			b.fill()
@@ -91,14 +92,20 @@ func (b *Batcher) openBatch(why infer.Reason) {
 	}
 }
 
-// room reports whether another batch may be formed. Requests that may time out
-// or be overtaken stay in the queue until an instance is idle; others leave it
-// early, two batches for each instance.
+// room reports whether requests may leave the queue. Those that may time out or
+// be overtaken stay there until an instance is idle; others leave it early, until
+// two batches wait for each instance. Then the open one does not grow either: it
+// would stop at a small preferred size, where a larger one may gather meanwhile.
 func (b *Batcher) room() bool {
 	if b.prefetch {
-		return len(b.ready) < 2*b.workers || b.open != nil
+		return len(b.ready)+b.taken() < 2*b.workers
 	}
 	return len(b.idle) > len(b.ready) || b.open != nil
+}
+
+// taken returns how many batches an instance has taken ahead.
+func (b *Batcher) taken() int {
+	return max(0, len(b.all)-len(b.idle)-len(b.spare)-b.workers)
 }
 
 // look returns what the policy decides on: the head of the queue, as far as it

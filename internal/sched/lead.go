@@ -101,7 +101,9 @@ func (b *Batcher) start(bt *batch) *infer.Batch {
 	if b.open == bt {
 		b.open = nil
 	}
-	b.merge(bt, now)
+	if b.merge(bt, now) {
+		b.advance(now) // there is room for others
+	}
 	b.given = without(b.given, bt)
 	b.crowd -= (b.crowd - b.inside + 3) / 4 // forget slowly those who stay away
 	b.mu.Unlock()
@@ -117,22 +119,25 @@ func (b *Batcher) start(bt *batch) *infer.Batch {
 	return run
 }
 
-// merge adds the batches behind bt that have waited out the delay and fit.
-func (b *Batcher) merge(bt *batch, now time.Time) {
+// merge adds the batches behind bt that have waited out the delay and fit, and
+// reports whether there were any.
+func (b *Batcher) merge(bt *batch, now time.Time) (merged bool) {
 	if b.policy.Delay == 0 || b.policy.MaxRows == 1 || bt.sealed {
-		return
+		return false
 	}
 	for len(b.ready) > 0 {
 		next := b.ready[0]
 		if next.sealed || bt.rows+next.rows > b.policy.MaxRows || now.Sub(next.entries[0].request.Queued) < b.policy.Delay ||
 			b.match.differs(bt.entries[0].request, next.entries[0].request) {
-			return
+			return merged
 		}
 		for _, e := range next.entries {
 			bt.add(e)
 		}
 		b.drop(next)
+		merged = true
 	}
+	return merged
 }
 
 // finish frees the instance, starts what is due next and answers the requests

@@ -97,6 +97,16 @@ func TestBatcherSpecification(t *testing.T) {
 			nil,
 		},
 		{
+			"4.3", "while two batches wait nothing is added to the open one: the queue may make a larger preferred size of it",
+			sizes(8, 0, 4, 8), nil,
+			[]step{
+				sends("busy", 8), sends("a", 2), sends("b", 2), sends("c", 1), sends("d", 3),
+				sends("e", 1), sends("f", 1), sends("g", 1), sends("h", 1), sends("i", 1),
+			},
+			[]string{"0s: busy", "10ms: a b", "20ms: c d e f g h", "30ms: i"},
+			nil,
+		},
+		{
 			"4.3", "otherwise a slot is free only while some instance is idle, so requests stay in the policy queue",
 			with(sizes(1, 0, 1), QueuePolicy{MaxSize: 9}), nil,
 			[]step{sends("a", 1), sends("b", 1), sends("c", 1), func(b *testBatcher) {
