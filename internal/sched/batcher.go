@@ -246,25 +246,6 @@ func (b *Batcher) reject(c *call) {
 	b.left(1)
 }
 
-// arm has timeUp called at t or before.
-func (b *Batcher) arm(t, now time.Time) {
-	if b.inside == 0 {
-		return // nobody waits, and Close may be closing the timer
-	}
-	if b.armed.IsZero() || t.Before(b.armed) {
-		b.armed = t
-		b.timer.set(max(t.Sub(now), 1))
-	}
-}
-
-// timeUp does what has become due with time. The timer calls it.
-func (b *Batcher) timeUp() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.armed = time.Time{}
-	b.advance(b.now())
-}
-
 // Pending returns how many requests wait for an instance.
 func (b *Batcher) Pending() int {
 	b.mu.Lock()
