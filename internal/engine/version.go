@@ -129,7 +129,9 @@ func (v *Version) finish(r *infer.Request, resp *infer.Response) error {
 			break
 		}
 	}
-	slices.SortFunc(outs, func(a, b infer.Output) int { return strings.Compare(a.Name, b.Name) })
+	if !resp.Ordered {
+		slices.SortFunc(outs, func(a, b infer.Output) int { return strings.Compare(a.Name, b.Name) })
+	}
 	return nil
 }
 

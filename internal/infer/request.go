@@ -66,7 +66,7 @@ type Request struct {
 	dims  []int64 // the memory behind shapes made by Dims
 	bytes []byte  // the memory behind data made by Grow
 
-	_ [48]byte // up to a size whose memory begins with a line of the cache
+	_ [40]byte // up to a size whose memory begins with a line of the cache
 }
 
 // Sequence says where in a sequence of related requests this one stands.

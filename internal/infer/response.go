@@ -13,6 +13,9 @@ type Response struct {
 	Version int64
 	Params  []Param
 	Outputs []Output
+	// Ordered says that the model chose the order of its outputs, and clients get
+	// them in it. Those of other models come in the order of their names.
+	Ordered bool
 
 	// Err is set in a response of a Stream that is an error, and has no
 	// outputs then.

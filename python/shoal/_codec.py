@@ -88,23 +88,21 @@ def read_bytes(memory, offset, shape):
     return out.reshape(shape)
 
 
-def write_bytes(name, array):
+def write_bytes(array):
     """Return an array of strings as the wire has them: each behind its length."""
     parts = []
     pack = _U32.pack
     for x in array.reshape(-1).tolist():
         if type(x) is not bytes:
-            x = _encoded(name, x)
+            x = _encoded(x)
         parts.append(pack(len(x)))
         parts.append(x)
     return b"".join(parts)
 
 
-def _encoded(name, x):
+def _encoded(x):
     if isinstance(x, (bytes, bytearray, memoryview)):
         return bytes(x)
-    if x is None:
-        raise ResultError("output '%s' has None where a string is wanted" % name)
     return str(x).encode("utf-8")
 
 

@@ -9,6 +9,10 @@ from typing import Iterator
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
+class Refused(Exception):
+    """Something that is wrong in itself: it has no place in the user's file to point at."""
+
+
 def frames(error: BaseException) -> Iterator[traceback.FrameSummary]:
     """The calls that led to the error, innermost first, without those of this package."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
@@ -31,11 +35,14 @@ def last_line(error: BaseException) -> str:
 
 def describe(error: BaseException) -> str:
     """The error as clients of Triton's Python backend know it: last line, then the calls."""
+    if isinstance(error, Refused):
+        return str(error)
+    text = last_line(error)
     if isinstance(error, SyntaxError):
         where = os.path.basename(error.filename or "?")
-        return f"{type(error).__name__}: {error.msg} ({where}, line {error.lineno})"
+        text = f"{type(error).__name__}: {error.msg} ({where}, line {error.lineno})"
     calls = [f"  {f.filename}({f.lineno}): {f.name}\n" for f in frames(error)]
-    return last_line(error) + ("\n\nAt:\n" + "".join(calls) if calls else "")
+    return text + ("\n\nAt:\n" + "".join(calls) if calls else "")
 
 
 def brief(error: BaseException, file: str = "") -> str:

@@ -9,7 +9,6 @@ from typing import Any, Sequence
 from shoal._pb_response import RESPONSE_COMPLETE_FINAL, Exchange, InferenceResponse, InferenceResponseSender, check_parameters
 from shoal._pb_tensor import Tensor, TritonModelException
 
-RELEASE_ALL = 1
 RELEASE_RESCHEDULE = 2
 
 
@@ -143,14 +142,12 @@ class InferenceRequest:
         )
 
     def set_release_flags(self, flags: int) -> None:
-        """Says what becomes of the request after execute; only RELEASE_ALL is served."""
+        """Says what becomes of the request after execute: all but RESCHEDULE let it end there."""
         if flags == RELEASE_RESCHEDULE:
             raise TritonModelException(
                 "TRITONSERVER_REQUEST_RELEASE_RESCHEDULE is not served yet: it comes with iterative sequences. "
                 "Send the responses of a request from one execute, as a decoupled model does."
             )
-        if flags != RELEASE_ALL:
-            raise TritonModelException(f"Unknown release flags {flags}; expected TRITONSERVER_REQUEST_RELEASE_ALL")
 
     def exec(self, decoupled: bool = False) -> InferenceResponse:
         """Asks another model of this server; comes with pipelines."""
@@ -233,7 +230,7 @@ class _Received(InferenceRequest):
         return self._request().timeout
 
     def parameters(self) -> str:
-        return json.dumps(self._request().parameters)
+        return json.dumps(self._request().parameters, separators=(",", ":"), ensure_ascii=False)  # as the server writes it
 
     def preferred_memory(self) -> PreferredMemory | None:
         return None

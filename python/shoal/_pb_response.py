@@ -147,14 +147,16 @@ class Exchange:
             raise TritonModelException("Unable to send response. Unsupported flag provided.")
         if response is None and flags == 0:
             raise TritonModelException("Inference Response object must be provided when the response flags is set to zero.")
+        if response is not None and not isinstance(response, InferenceResponse):
+            raise TypeError(f"send wants a pb_utils.InferenceResponse, got {type(response).__name__}")
         with self._mutex:
             self._check(response)
-            self._sent += 1
             final = flags == RESPONSE_COMPLETE_FINAL
             if response is not None and self.decoupled:
                 response._send(self.raw, final=final)
             elif response is not None:
                 response._send(self.raw)
+            self._sent += 1
             if final:
                 self._close()
 

@@ -94,7 +94,7 @@ class Result:
         array, code = _codec.prepare(name, array, datatype, self._channel.output_types[index])
         offset = self._cursor
         if code == _codec.BYTES:
-            data = _codec.write_bytes(name, array)
+            data = _codec.write_bytes(array)
             size = len(data)
             self._reserve(name, offset + size)
             self._slot.outputs[offset : offset + size] = data

@@ -109,6 +109,8 @@ def _as_array(spec: Output, value: Any) -> np.ndarray:
         value = value.numpy()
     if spec.text:
         array = np.asarray(value)
+        if array.dtype == np.object_ and any(v is None for v in array.flat):
+            raise TypeError("it has None where a string is wanted")
         return array.astype(np.object_) if array.dtype.kind in "SU" else array
     array = np.asarray(value)
     if array.dtype == np.object_:

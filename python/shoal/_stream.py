@@ -114,7 +114,7 @@ class StreamRequest(_request.Request):
                 continue
             given = item[2] if len(item) > 2 else None
             array, code = _codec.prepare(name, np.asarray(array), given, channel.output_types[index])
-            content = _codec.write_bytes(name, array) if code == _codec.BYTES else array.tobytes()
+            content = _codec.write_bytes(array) if code == _codec.BYTES else array.tobytes()
             table.append(_codec.pack_output(index, code, offset, len(content), array.shape))
             data.append(content)
             offset += len(content)

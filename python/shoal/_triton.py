@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import threading
+import weakref
 from typing import Any
 
 import triton_python_backend_utils as pb_utils
@@ -13,8 +14,7 @@ from shoal import _faults
 from shoal._pb_config import ModelConfig
 from shoal._pb_host import Logger
 from shoal._pb_request import received
-from shoal._pb_response import InferenceResponse
-from shoal._pb_tensor import TritonModelException
+from shoal._pb_response import Exchange, InferenceResponse
 
 
 class Handler:
@@ -40,10 +40,11 @@ class Handler:
         given = ModelConfig(json.dumps({"name": self.model_name, **self._config}))
         config = self._class.auto_complete_config(given)
         if not isinstance(config, ModelConfig):
-            raise TritonModelException(
+            raise _faults.Refused(
                 f"auto_complete_config function in model '{self.model_name}' must return a valid pb.ModelConfig object."
             )
-        return config._model_config
+        # Instances are the configuration file's to choose.
+        return {k: v for k, v in config._model_config.items() if k != "instance_group"}
 
     def start(self) -> None:
         """Makes the model and calls its initialize."""
@@ -55,7 +56,7 @@ class Handler:
     def _args(self) -> dict[str, str]:
         init = self._init
         return {
-            "model_config": json.dumps(self._config),
+            "model_config": json.dumps(self._config, separators=(",", ":"), ensure_ascii=False),
             "model_instance_kind": str(init.get("instance_kind", "CPU")).replace("KIND_", ""),
             "model_instance_name": self._name,
             "model_instance_device_id": str(init.get("device_id", 0)),
@@ -69,7 +70,7 @@ class Handler:
         requests = received(batch, self)
         try:
             if self._call is None:
-                raise TritonModelException(f"Python model {self._path} does not implement `execute` method.")
+                raise _faults.Refused(f"Python model {self._path} does not implement `execute` method.")
             result = self._call(requests)
             if type(result) is list and not self.decoupled:  # most models, and every microsecond here is a request's
                 unanswered = self._answer(requests, result)
@@ -80,10 +81,11 @@ class Handler:
             return
         if not unanswered:
             return
-        settled = [r._answering().settled for r in unanswered]
+        waiting = [(e.settled, weakref.ref(e)) for e in (r._answering() for r in unanswered)]
         del requests, unanswered  # from here on only the model keeps those that it will answer
-        while settled:
-            settled.pop().wait()
+        for settled, exchange in waiting:
+            while not settled.wait(_LOOK):
+                _give_up(exchange())
 
     def _other(self, requests: list, result: Any) -> list:
         """Goes on with what is no list of responses; returns the requests that the model answers later."""
@@ -92,7 +94,7 @@ class Handler:
             if self.decoupled:
                 future.add_done_callback(lambda f: self._ended(requests, f))
                 return []
-            result = future.result()
+            result = _awaited(future)
         if result is not None:
             return self._answer(requests, result)
         return [] if self.decoupled else [r for r in requests if not r._answered()]
@@ -101,17 +103,17 @@ class Handler:
         """Checks what execute returned as a whole, then sends it: a wrong list answers
         nobody. Returns the requests that the model answers later."""
         if self.decoupled:
-            raise _Refused(f"Python model '{self._name}' is using the decoupled mode and the execute function must return None.")
+            raise _faults.Refused(f"Python model '{self._name}' is using the decoupled mode and the execute function must return None.")
         if not isinstance(responses, list):
-            raise _Refused(f"Expected a list in the execute return, found type '{type(responses)}'.")
+            raise _faults.Refused(f"Expected a list in the execute return, found type '{type(responses)}'.")
         if len(responses) != len(requests):
-            raise _Refused(
+            raise _faults.Refused(
                 "Number of InferenceResponse objects do not match the number of InferenceRequest objects. "
                 f"InferenceRequest(s) size is:{len(requests)}, and InferenceResponse(s) size is:{len(responses)}\n"
             )
         for response in responses:
             if type(response) is not InferenceResponse and not isinstance(response, (InferenceResponse, type(None))):
-                raise _Refused(
+                raise _faults.Refused(
                     f"Expected an 'InferenceResponse' object in the execute function return list, found type '{type(response)}'."
                 )
         unanswered = []
@@ -123,9 +125,8 @@ class Handler:
         return unanswered
 
     def _failed(self, requests: list, error: BaseException) -> None:
-        told = str(error) if isinstance(error, _Refused) else _faults.describe(error)
-        message = f"Failed to process the request(s) for model '{self._name}', message: {told}"
-        Logger.log_error(message if isinstance(error, _Refused) else f"{message.splitlines()[0]}\n{_faults.trace(error)}")
+        message = f"Failed to process the request(s) for model '{self._name}', message: {_faults.describe(error)}"
+        Logger.log_error(message if isinstance(error, _faults.Refused) else f"{message.splitlines()[0]}\n{_faults.trace(error)}")
         for request in requests:
             request._fail(message)
 
@@ -135,7 +136,7 @@ class Handler:
         try:
             if error is None and future.result() is not None:
                 self._answer(requests, future.result())
-        except _Refused as refused:
+        except _faults.Refused as refused:
             error = refused
         if error is not None:
             self._failed(requests, error)
@@ -155,5 +156,22 @@ class Handler:
             self._model.finalize()
 
 
-class _Refused(Exception):
-    """An answer of execute that is wrong in itself; it has no place in the user's file to point at."""
+def _awaited(future: Any) -> Any:
+    """What the future's coroutine returns or raises, without the calls that future.result() puts into the traceback."""
+    error = future.exception()
+    try:
+        if error is not None:
+            raise error
+        return future.result()
+    finally:
+        future = error = None  # an exception's traceback has this call and what it holds
+
+
+# How often those who wait for a model's answer are looked after, in seconds.
+_LOOK = 0.1
+
+
+def _give_up(exchange: Exchange | None) -> None:
+    """Ends a request whose client has gone: its model may never answer, and others wait for their turn."""
+    if exchange is not None and exchange.raw.cancelled():
+        exchange.fail("the client has gone", "CANCELLED")

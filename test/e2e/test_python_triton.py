@@ -17,9 +17,26 @@ from server import get
 RECORDED = json.loads((pymodels.DATA / "acts" / "recorded.json").read_text())
 
 
+BATCHED_IO = """
+    import triton_python_backend_utils as pb_utils
+    class TritonPythonModel:
+        def execute(self, requests):
+            return [pb_utils.InferenceResponse([pb_utils.Tensor("Y", 2 * x.as_numpy()) for x in r.inputs()]) for r in requests]
+"""
+BATCHED_IO_CONFIG = """
+    max_batch_size: 4
+    input { name: "X" data_type: TYPE_FP32 dims: 4 }
+    output { name: "Y" data_type: TYPE_FP32 dims: 4 }
+    batch_input { kind: BATCH_ELEMENT_COUNT target_name: "N" data_type: TYPE_FP32 source_input: "X" }
+    batch_output { target_name: "Y" kind: BATCH_SCATTER_WITH_INPUT_SHAPE source_input: "X" }
+"""
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    with pymodels.serve(pymodels.copy(tmp_path_factory.mktemp("python"), "acts", "auto"), "--log-verbose=1") as server:
+    repository = pymodels.copy(tmp_path_factory.mktemp("python"), "acts", "auto")
+    pymodels.write(repository, "batched_io", BATCHED_IO, BATCHED_IO_CONFIG)
+    with pymodels.serve(repository, "--log-verbose=1") as server:
         yield server.wait_ready()
         assert server.process.poll() is None, f"the server died:\n{server.log}"
 
@@ -80,6 +97,25 @@ def test_strings_and_numbers_come_back(server, act, protocol):
     got = ask(server, act, protocol)
     assert got.as_numpy("Y").tolist() == [2, 4, 6]
     assert got.as_numpy("Z").tolist() == ["äöü".encode(), b"\x00\x7f", b"7", b""]
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_outputs_come_in_the_order_that_the_model_gave_them(server, protocol):
+    got = ask(server, "turned", protocol).get_response()
+    outputs = got["outputs"] if protocol == "http" else [{"name": o.name} for o in got.outputs]
+    assert [o["name"] for o in outputs] == [o["name"] for o in RECORDED["turned"]["outputs"]] == ["Z", "Y"]
+
+
+def test_what_is_no_string_is_sent_as_its_text(server):
+    got = ask(server, "odd_strings").as_numpy("Z")
+    assert [v.decode() for v in got] == RECORDED["odd_strings"]["outputs"][0]["data"]
+
+
+def test_a_model_with_batch_inputs_and_outputs_is_served_without_them(server):
+    x = np.arange(8, dtype=np.float32).reshape(2, 4)
+    with tritonclient.http.InferenceServerClient(server.http) as client:
+        got = client.infer("batched_io", [clients.tensor(tritonclient.http, "X", "FP32", x)])
+    assert got.as_numpy("Y").tolist() == (2 * x).tolist()
 
 
 def test_what_the_request_says_reaches_the_model(server):

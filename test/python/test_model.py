@@ -206,6 +206,11 @@ def test_a_wrong_return_is_told_with_shape_and_line(worker, returned, want):
     assert want in text and text.startswith("model 'm': ") and text.endswith("(line 4 of wrong_model.py)")
 
 
+def test_none_is_no_string(worker):
+    text = wrong("['a', None]", "{'y': 'str'}")
+    assert "predict returned a list as y, which does not become an array: it has None where a string is wanted (line 4" in text
+
+
 def test_too_few_outputs_are_told(worker):
     two = "{'y': ('float32', [2]), 'z': 'float32'}"
     assert "predict returned an array, want 2 arrays: y, z" in wrong("x", two)

@@ -186,6 +186,78 @@ def test_a_thread_may_answer_after_execute_returned(worker, tmp_path):
     assert len(request.answers) == 1 and request.error is None
 
 
+@pytest.mark.parametrize("keeps", ["requests", "[r.get_response_sender() for r in requests]"])
+def test_a_request_that_is_kept_but_never_answered_ends_with_its_client(worker, tmp_path, keeps):
+    handler = written(tmp_path, f"""
+        class TritonPythonModel:
+            def execute(self, requests):
+                self.kept = {keeps}
+    """)
+    handler.start()
+    request = Request({})
+    run = threading.Thread(target=handler.execute, args=(Batch(request),), daemon=True)
+    run.start()
+    run.join(0.05)
+    assert run.is_alive(), "execute did not wait for the model's answer"
+    request.gone = True
+    run.join(10)
+    assert not run.is_alive(), "execute still waits, though nobody wants an answer"
+    assert request.error == ("the client has gone", "CANCELLED")
+
+
+def test_a_response_that_cannot_be_sent_leaves_the_request_unanswered(worker, tmp_path):
+    handler = written(tmp_path, """
+        class TritonPythonModel:
+            def execute(self, requests):
+                requests[0].get_response_sender().send("no response", pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+    """)
+    handler.start()
+    request = Request({})
+    handler.execute(Batch(request))
+    assert "TypeError: send wants a pb_utils.InferenceResponse, got str" in request.error[0]
+
+
+@pytest.mark.parametrize("body, want", [
+    ("raise ValueError('bad')", "message: ValueError: bad\n\nAt:\n  @FILE@(6): execute\n"),
+    ("exec('def (')", "message: SyntaxError: invalid syntax (<string>, line 1)\n\nAt:\n  @FILE@(6): execute\n"),
+])  # fmt: skip
+def test_an_exception_in_a_coroutine_is_told_with_the_models_lines_alone(worker, tmp_path, body, want):
+    handler = written(tmp_path, f"""
+        import asyncio
+        class TritonPythonModel:
+            async def execute(self, requests):
+                {body}
+    """)
+    handler.start()
+    request = Request({})
+    handler.execute(Batch(request))
+    handler.close()
+    assert request.error[0].endswith(want.replace("@FILE@", str(tmp_path / "1" / "model.py")))
+
+
+def test_a_model_without_execute_fails_its_requests_in_words(worker, tmp_path):
+    handler = written(tmp_path, "class TritonPythonModel: pass")
+    handler.start()
+    request = Request({})
+    handler.execute(Batch(request))
+    file = tmp_path / "1" / "model.py"
+    assert request.error[0].endswith(f", message: Python model {file} does not implement `execute` method.")
+
+
+def test_parameters_and_configuration_are_written_as_the_server_writes_them(worker, tmp_path):
+    handler = written(tmp_path, """
+        class TritonPythonModel:
+            def initialize(self, args):
+                self.config = args["model_config"]
+            def execute(self, requests):
+                raise ValueError(requests[0].parameters() + self.config)
+    """, config={"name": "acts", "max_batch_size": 0})  # fmt: skip
+    handler.start()
+    request = Request({}, parameters={"a": 1, "b": "\u00e9"})
+    handler.execute(Batch(request))
+    assert '{"a":1,"b":"\u00e9"}{"name":"acts","max_batch_size":0}' in request.error[0]
+
+
 DECOUPLED = {"config": {"name": "acts", "model_transaction_policy": {"decoupled": True}}}
 
 
@@ -262,6 +334,33 @@ def test_auto_complete_config(worker, tmp_path):
         "input": [{"name": "X", "data_type": "TYPE_FP32", "dims": [-1], "optional": True}],
         "output": [{"name": "Y", "data_type": "TYPE_FP32", "dims": [-1]}],
     }  # fmt: skip
+
+
+def test_auto_complete_config_leaves_the_instances_alone(worker, tmp_path):
+    handler = written(tmp_path, """
+        class TritonPythonModel:
+            @staticmethod
+            def auto_complete_config(c):
+                c.as_dict()["instance_group"] = [{"count": 2}]
+                return c
+    """)
+    assert "instance_group" not in handler.describe()
+
+
+@pytest.mark.parametrize("body", ["pass", "return 3"])
+def test_auto_complete_config_has_to_return_the_configuration(worker, tmp_path, body):
+    from shoal import _faults
+
+    handler = written(tmp_path, f"""
+        class TritonPythonModel:
+            @staticmethod
+            def auto_complete_config(c):
+                {body}
+    """)
+    with pytest.raises(BaseException) as error:
+        handler.describe()
+    want = "auto_complete_config function in model 'acts' must return a valid pb.ModelConfig object."
+    assert _faults.describe(error.value) == want
 
 
 CONFIG = {"name": "m", "max_batch_size": 4, "input": [{"name": "X", "data_type": "TYPE_FP32", "dims": [1], "optional": False}],

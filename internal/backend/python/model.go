@@ -34,8 +34,8 @@ func (b *Backend) Open(ctx context.Context, src backend.Source, cfg *modelpb.Mod
 		return nil, forModel(src.Model, err)
 	}
 	m := &loaded{backend: b, src: src, cfg: cfg, sig: sig, set: set, decoupled: cfg.GetModelTransactionPolicy().GetDecoupled()}
-	if len(cfg.GetBatchInput())+len(cfg.GetBatchOutput()) > 0 {
-		return nil, status.Errorf(status.InvalidArgument, "model '%s': batch_input and batch_output are not for Python models, which see each request's own shapes; leave them out", src.Model)
+	if len(cfg.GetBatchInput())+len(cfg.GetBatchOutput()) > 0 { // as in Triton, which loads such models
+		b.log.Warn("batch_input and batch_output do nothing for Python models, which see each request's own shapes", "model", src.Model)
 	}
 	for _, t := range sig.Inputs {
 		m.inputs = append(m.inputs, newPort(t, sig.MaxBatch > 0))

@@ -161,6 +161,7 @@ func (rd *reader) hand(o *outputRecord, part []*infer.Request, shape tensor.Shap
 		if r.Err != nil || !wants(r, o.port.Name) {
 			continue
 		}
+		r.Response.Ordered = true
 		out := r.Response.AddOutput()
 		out.Name, out.Type, out.Index, out.Data = o.port.Name, o.typ, o.index, mine
 		out.Shape = append(out.Shape[:0], shape...)

@@ -280,6 +280,13 @@ class TritonPythonModel:
 
     # Other things.
 
+    def turned(self, requests):
+        y, z = self.answer(requests[0]).output_tensors()
+        return [pb_utils.InferenceResponse([z, y])]
+
+    def odd_strings(self, requests):
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("Z", np.array(["a", None, 1.5, True], dtype=np.object_))])]
+
     def logs(self, requests):
         log = pb_utils.Logger
         log.log("plain")
