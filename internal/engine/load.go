@@ -26,12 +26,17 @@ func (e *Engine) load(ctx context.Context, src repository.Entry) *entry {
 	m := &entry{name: src.Name}
 	begin := time.Now()
 	cfg, chosen, err := e.prepare(ctx, src)
+	m.versions = make(map[int64]versionSlot, len(chosen))
 	if err != nil {
 		e.log.Error("model not loaded", "model", src.Name, "err", err)
-		m.err = err
+		for _, n := range chosen {
+			m.add(n, nil, err)
+		}
+		if len(chosen) == 0 {
+			m.err = err
+		}
 		return m
 	}
-	m.versions = make(map[int64]versionSlot, len(chosen))
 	sig := model.NewSignature(cfg)
 	counted, err := e.measures(cfg)
 	if err == nil {
@@ -55,7 +60,8 @@ func (e *Engine) load(ctx context.Context, src repository.Entry) *entry {
 }
 
 // prepare returns the model's complete, normalised and valid configuration and
-// the versions to load.
+// the versions to load. When it is their content that is at fault, and not the
+// model's configuration, it returns those with the error.
 func (e *Engine) prepare(ctx context.Context, src repository.Entry) (*modelpb.ModelConfig, []int64, error) {
 	log := e.log.With("model", src.Name)
 	cfg, err := src.Config(e.opt.ConfigName)
@@ -86,7 +92,7 @@ func (e *Engine) prepare(ctx context.Context, src repository.Entry) (*modelpb.Mo
 	}
 	if !e.opt.NoAutoComplete {
 		if err := b.Complete(ctx, source(src, chosen[0]), cfg); err != nil {
-			return nil, nil, err
+			return nil, chosen, err
 		}
 	}
 	var machine model.NormalizeOptions
