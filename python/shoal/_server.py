@@ -12,10 +12,12 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.parse
 from typing import Any, Sequence
 
 import numpy as np
 
+from shoal import _dtypes
 from shoal._client import Client
 from shoal._spec import Input, Output
 
@@ -34,6 +36,7 @@ class Server:
         self._echo = log
         self._tail: collections.deque[str] = collections.deque(maxlen=200)
         self._addresses: dict[str, str] = {}
+        self._asked: dict[str, str] | None = None
         self._changed = threading.Condition()
         try:
             self._process = self._start(
@@ -127,10 +130,18 @@ class Server:
         """Sends arrays by input name, with rows along the first axis, and returns the outputs by name."""
         declared = self._source.declared
         if declared is None:
-            return self.client.infer(self.name, inputs)
+            types = self._types()
+            return self.client.infer(self.name, {n: _typed(types.get(n, ""), v) for n, v in inputs.items()})
         sent = {n: _sent(declared.inputs.get(n), v, declared.max_batch > 0) for n, v in inputs.items()}
         got = self.client.infer(self.name, sent)
         return {n: _got(declared.outputs.get(n), v) for n, v in got.items()}
+
+    def _types(self) -> dict[str, str]:
+        """The model's inputs and their data types, for one whose class is not at hand."""
+        if self._asked is None:
+            metadata = self.client.get("/v2/models/" + urllib.parse.quote(self.name, safe=""))
+            self._asked = {i["name"]: i["datatype"] for i in metadata["inputs"]}
+        return self._asked
 
     def __call__(self, **inputs: Any) -> Any:
         """Like infer; the output itself where the model has one."""
@@ -171,6 +182,15 @@ class Server:
 
 
 _LISTENING = re.compile(r"msg=\"?listening\"?.* protocol=(\w+) .*?address=\"?([^\s\"]+)")
+
+
+def _typed(datatype: str, value: Any) -> Any:
+    """An input as the client wants it, with the type that the server told."""
+    if datatype in ("", "BYTES"):
+        return np.asarray(value)
+    if datatype == "BF16":
+        return np.asarray(value), datatype
+    return np.asarray(value, dtype=_dtypes.NUMPY[datatype])
 
 
 def _sent(spec: Input | None, value: Any, batched: bool) -> Any:

@@ -112,6 +112,14 @@ def test_a_file_is_served_by_workers(tmp_path):
         assert server(x=np.array([[0]]))[0, 0] != os.getpid()
 
 
+def test_lists_for_a_model_of_a_file_are_sent_in_its_type(tmp_path):
+    (tmp_path / "half.py").write_text(
+        "import shoal\n\n\n@shoal.model(inputs={'x': ('float32', [3])}, outputs={'y': ('float32', [3])})\ndef half(x):\n    return x / 2\n"
+    )
+    with shoal.serve(tmp_path / "half.py") as server:
+        assert server(x=[[1, 2, 3]]).tolist() == [[0.5, 1, 1.5]]
+
+
 def test_what_load_raises_is_raised_by_serve():
     class Broken(shoal.Model):
         x = shoal.Input("float32")
