@@ -96,7 +96,7 @@ func (m *Metrics) ServeHTTP(w http.ResponseWriter, r *http.Request) { m.mux.Serv
 func handler(reg *prometheus.Registry, log *slog.Logger) http.Handler {
 	protobuf := promhttp.HandlerFor(reg, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		if r.Method != http.MethodGet {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusMethodNotAllowed)
 			_, _ = w.Write([]byte(`{"error":"Method Not Allowed"}`))

@@ -318,7 +318,7 @@ func TestOtherMethodsAndPathsHaveNoMetrics(t *testing.T) {
 		want         int
 	}{
 		{http.MethodPost, "/metrics", http.StatusMethodNotAllowed},
-		{http.MethodHead, "/metrics", http.StatusOK},
+		{http.MethodHead, "/metrics", http.StatusMethodNotAllowed},
 		{http.MethodGet, "/foo", http.StatusNotFound},
 	} {
 		w := httptest.NewRecorder()

@@ -108,10 +108,14 @@ func NewLimiter(limits Limits) *Limiter {
 	return &Limiter{limits: limits, total: make(map[Resource]int), used: make(map[Resource]int)}
 }
 
+// startRuns is what an instance's start counts, as in Triton, where it is made and
+// warmed up: a heavy one does not run before its share is due.
+const startRuns = 2
+
 // Join returns a ticket for an instance of a group on a device. It fails when
 // the instance could never run.
 func (l *Limiter) Join(cfg *modelpb.ModelRateLimiter, device int) (*Ticket, error) {
-	t := &Ticket{limiter: l, needs: make(map[Resource]int), priority: max(1, uint64(cfg.GetPriority())), granted: make(chan struct{}, 1)}
+	t := &Ticket{limiter: l, needs: make(map[Resource]int), priority: max(1, uint64(cfg.GetPriority())), granted: make(chan struct{}, 1), runs: startRuns}
 	for _, r := range cfg.GetResources() {
 		key := Resource{r.GetName(), device}
 		if r.GetGlobal() {
