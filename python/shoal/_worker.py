@@ -180,7 +180,7 @@ def _live(link, ear, fds, init, load, loaded):
         channel.watch = lambda sequence, i: link.ask(WATCH, {"sequence": sequence, "request": i})
         handler.start()
     except BaseException as e:  # sys.exit in a model is its error, too
-        link.send_json(FAILED, {"error": _described(e), "traceback": traceback.format_exc()})
+        link.send_json(FAILED, _told(e))
         return False
     if loaded is not None:
         loaded()
@@ -244,14 +244,14 @@ def _failed(batch, e):
     traceback.clear_frames(e.__traceback__)  # they may hold inputs
 
 
-def _described(e):
+def _told(e):
     """What an operator is told of a model that does not load."""
-    if isinstance(e, ModuleNotFoundError) and e.name == "numpy":
-        return (
-            "numpy is not installed for %s; install it (%s -m pip install numpy) "
+    if isinstance(e, ModuleNotFoundError) and e.name == "numpy":  # calls would only lead away from it
+        return {
+            "error": "numpy is not installed for %s; install it (%s -m pip install numpy) "
             "or choose another Python with --python" % (sys.executable, sys.executable)
-        )
-    return _faults.describe(e)
+        }
+    return {"error": _faults.describe(e), "traceback": traceback.format_exc()}
 
 
 def main():

@@ -398,6 +398,13 @@ def test_a_file_that_does_not_load_is_told_with_its_line(tmp_path, text, want):
     assert want.replace("@FILE@", str(tmp_path / "1" / "model.py")) in _faults.describe(error.value)
 
 
+def test_a_missing_numpy_is_told_without_the_calls_that_led_to_it():
+    from shoal import _worker
+
+    told = _worker._told(ModuleNotFoundError("No module named 'numpy'", name="numpy"))
+    assert "-m pip install numpy" in told["error"] and "traceback" not in told
+
+
 def test_files_beside_the_model_are_imported(worker, tmp_path):
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "beside_the_model.py").write_text("VALUE = 5\n")

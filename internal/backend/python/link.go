@@ -237,6 +237,9 @@ func (l *link) await(ctx context.Context, kind byte) ([]byte, error) {
 	if err := json.Unmarshal(f.payload, &m); err != nil {
 		return nil, status.Wrap(status.Internal, err, "worker "+l.name+" did not start and does not say why")
 	}
+	if m.Traceback == "" {
+		return nil, status.Errorf(status.Internal, "%s", m.Error)
+	}
 	return nil, status.Wrap(status.Internal, errors.New(m.Traceback), m.Error)
 }
 
