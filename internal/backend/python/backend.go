@@ -68,14 +68,8 @@ func New(o Options) *Backend {
 	if b.log == nil {
 		b.log = slog.New(slog.DiscardHandler)
 	}
-	b.cache = sync.OnceValues(func() (string, error) { return usableCache(o.Cache, o.Spare) })
-	b.code = sync.OnceValues(func() (string, error) {
-		cache, err := b.cache()
-		if err != nil {
-			return "", err
-		}
-		return unpackCode(python.Files, cache)
-	})
+	b.cache = func() (string, error) { return usableCache(o.Cache, o.Spare) }
+	b.code = unpacker(python.Files, b.cache)
 	return b
 }
 

@@ -215,3 +215,22 @@ func TestTheWorkersCodeIsMendedWhenItWasChanged(t *testing.T) {
 		t.Errorf("got %v in the cache, want the one folder", list)
 	}
 }
+
+func TestTheWorkersCodeIsUnpackedAgainWhenTheCacheWasEmptied(t *testing.T) {
+	cache := filepath.Join(t.TempDir(), "cache")
+	b := New(Options{Cache: cache})
+	first, err := b.code()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(cache); err != nil {
+		t.Fatal(err)
+	}
+	second, err := b.code()
+	if err != nil || second != first {
+		t.Fatalf("got %s and %v, want %s", second, err, first)
+	}
+	if _, err := os.Stat(filepath.Join(second, "shoal", "_worker.py")); err != nil {
+		t.Errorf("got %v, want the code", err)
+	}
+}

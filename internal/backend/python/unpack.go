@@ -8,7 +8,34 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 )
+
+// unpacker returns a function that returns the folder with the worker's code, and
+// writes it whenever it is not there: cache folders are emptied while servers run,
+// and a worker that dies later has to find it again. It may be called from many
+// goroutines.
+func unpacker(files fs.FS, cache func() (string, error)) func() (string, error) {
+	var mu sync.Mutex
+	var last string
+	return func() (string, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		content, _, err := readCode(files)
+		if err != nil {
+			return "", err
+		}
+		if last != "" && sameCode(last, content) {
+			return last, nil // also when nothing can be written any more
+		}
+		folder, err := cache()
+		if err != nil {
+			return "", err
+		}
+		last, err = unpackCode(files, folder)
+		return last, err
+	}
+}
 
 // unpackCode writes the worker's code into the cache, unless it is there, and
 // returns its folder. The folder's name is made of the content, so that servers
