@@ -28,6 +28,8 @@ const (
 	Set       Act = "set"
 	Observe   Act = "observe"
 	Value     Act = "value"
+	Forget    Act = "forget" // who declared the metric needs it no more
+	Leave     Act = "leave"  // who announced the family needs it no more
 )
 
 // allowed says which acts a kind takes, besides Announce and Declare.
@@ -60,7 +62,8 @@ func (op Op) check() error {
 	if !known {
 		return status.Errorf(status.InvalidArgument, "a metric's kind is %q, want counter, gauge or histogram", op.Kind)
 	}
-	if op.Act == Announce {
+	switch op.Act {
+	case Announce, Forget, Leave:
 		return nil
 	}
 	if op.Act != Declare && !has(acts, op.Act) {

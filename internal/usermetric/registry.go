@@ -28,17 +28,38 @@ type Registry struct {
 type family struct {
 	kind    Kind
 	help    string
-	owners  map[string]bool
+	owners  owners
 	metrics map[string]*metric // by their labels
 }
 
 type metric struct {
 	labels  map[string]string
-	owners  map[string]bool
+	owners  owners
 	value   float64 // of a counter or gauge; the sum of a histogram
 	count   uint64
 	bounds  []float64
 	buckets []uint64 // not cumulative; the last is beyond all bounds
+}
+
+// owners say how often each owner announced or declared something. It goes when
+// there are none left. A worker that died has left nothing: what it counted stays
+// until its model is unloaded.
+type owners map[string]int
+
+// use notes that an owner needs something, once more if it says so for itself.
+func (o owners) use(owner string, more bool) {
+	if more || o[owner] == 0 {
+		o[owner]++
+	}
+}
+
+// leave notes that an owner needs something once less, and reports whether nobody
+// does any more.
+func (o owners) leave(owner string) bool {
+	if o[owner]--; o[owner] <= 0 {
+		delete(o, owner)
+	}
+	return len(o) == 0
 }
 
 // Apply carries out an operation. It returns the metric's value after it, which
@@ -50,6 +71,10 @@ func (r *Registry) Apply(op Op) (float64, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if op.Act == Forget || op.Act == Leave {
+		r.forgetLocked(op)
+		return 0, nil
+	}
 	f, err := r.familyLocked(op)
 	if err != nil || op.Act == Announce {
 		return 0, err
@@ -69,13 +94,13 @@ func (r *Registry) familyLocked(op Op) (*family, error) {
 		if f.kind != op.Kind {
 			return nil, status.Errorf(status.InvalidArgument, "metric family '%s' is a %s already and cannot be a %s too", op.Family, f.kind, op.Kind)
 		}
-		f.owners[op.Owner] = true
+		f.owners.use(op.Owner, op.Act == Announce)
 		return f, nil
 	}
 	if len(r.families) >= maxMetrics {
 		return nil, status.Errorf(status.Unavailable, "there are %d metric families of models' own, and more are not kept", len(r.families))
 	}
-	f := &family{kind: op.Kind, help: op.Help, owners: map[string]bool{op.Owner: true}, metrics: make(map[string]*metric)}
+	f := &family{kind: op.Kind, help: op.Help, owners: owners{op.Owner: 1}, metrics: make(map[string]*metric)}
 	if r.families == nil {
 		r.families = make(map[string]*family)
 	}
@@ -90,14 +115,14 @@ func (r *Registry) metricLocked(f *family, op Op) (*metric, error) {
 		if r.count >= maxMetrics {
 			return nil, status.Errorf(status.Unavailable, "there are %d metrics of models' own, and more are not kept; use fewer values for the labels of '%s'", r.count, op.Family)
 		}
-		m = &metric{labels: maps.Clone(op.Labels), owners: make(map[string]bool)}
+		m = &metric{labels: maps.Clone(op.Labels), owners: make(owners)}
 		if f.kind == Histogram {
 			m.bounds, m.buckets = slices.Clone(op.Buckets), make([]uint64, len(op.Buckets)+1)
 		}
 		f.metrics[key] = m
 		r.count++
 	}
-	m.owners[op.Owner] = true
+	m.owners.use(op.Owner, op.Act == Declare)
 	return m, nil
 }
 
@@ -105,7 +130,7 @@ func (m *metric) apply(kind Kind, op Op) error {
 	switch op.Act {
 	case Increment:
 		if kind == Counter && op.Value < 0 {
-			return status.Errorf(status.InvalidArgument, "a counter cannot be incremented by %v, which is below zero", op.Value)
+			return status.Errorf(status.InvalidArgument, "TRITONSERVER_METRIC_KIND_COUNTER can only be incremented monotonically by non-negative values.")
 		}
 		m.value += op.Value
 	case Set:
@@ -117,6 +142,26 @@ func (m *metric) apply(kind Kind, op Op) error {
 		m.value += op.Value
 	}
 	return nil
+}
+
+// forgetLocked takes a metric, or a family with all of its metrics, out of the
+// registry when nobody needs it any more.
+func (r *Registry) forgetLocked(op Op) {
+	f := r.families[op.Family]
+	if f == nil {
+		return
+	}
+	if op.Act == Leave {
+		if f.owners.leave(op.Owner) {
+			r.count -= len(f.metrics)
+			delete(r.families, op.Family)
+		}
+		return
+	}
+	if m := f.metrics[op.key()]; m != nil && m.owners.leave(op.Owner) {
+		delete(f.metrics, op.key())
+		r.count--
+	}
 }
 
 // Drop forgets what only that owner counts: the model has been unloaded.

@@ -52,7 +52,7 @@ func TestWrongOperationsAreRefused(t *testing.T) {
 		op   func(*Op)
 		want string
 	}{
-		{"a counter goes down", func(op *Op) { op.Value = -1 }, "cannot be incremented by -1"},
+		{"a counter goes down", func(op *Op) { op.Value = -1 }, "can only be incremented monotonically"},
 		{"a counter is set", func(op *Op) { op.Act = Set }, "set is not for a counter"},
 		{"a counter is observed", func(op *Op) { op.Act = Observe }, "observe is not for a counter"},
 		{"another kind", func(op *Op) { op.Kind = Gauge }, "is a counter already and cannot be a gauge too"},
@@ -185,5 +185,37 @@ func TestAHistogramMayHaveNoBuckets(t *testing.T) {
 	op.Buckets = nil
 	if _, err := r.Apply(op); err == nil {
 		t.Error("a histogram without a list of buckets was taken")
+	}
+}
+
+func TestAFamilyGoesWithTheLastWhoAnnouncedIt(t *testing.T) {
+	var r Registry
+	other := counter(Declare, 0)
+	other.Labels = map[string]string{"a": "c"}
+	forget := other
+	forget.Act = Forget
+	must(t, &r, counter(Announce, 0), counter(Declare, 0), counter(Increment, 2)) // the first
+	must(t, &r, counter(Announce, 0), counter(Declare, 0), other)                 // the second
+	must(t, &r, forget, counter(Forget, 0), counter(Leave, 0))                    // the second goes
+	want := []Family{{Name: "seen", Help: "How many", Kind: Counter, Metrics: []Metric{{Labels: map[string]string{"a": "b"}, Value: 2}}}}
+	if diff := cmp.Diff(want, r.Families()); diff != "" {
+		t.Errorf("after the second has gone (-want +got):\n%s", diff)
+	}
+	must(t, &r, counter(Leave, 0), counter(Forget, 0), counter(Leave, 0)) // the first, and one who never came
+	if got := r.Families(); len(got) > 0 || r.count != 0 {
+		t.Errorf("got %v and %d metrics, want nothing left", got, r.count)
+	}
+}
+
+func TestWhatADeadWorkerCountedStaysUntilItsModelIsUnloaded(t *testing.T) {
+	var r Registry
+	must(t, &r, counter(Announce, 0), counter(Declare, 0), counter(Increment, 2)) // it dies
+	must(t, &r, counter(Announce, 0), counter(Declare, 0), counter(Forget, 0), counter(Leave, 0))
+	if v, err := r.Apply(counter(Value, 0)); v != 2 || err != nil {
+		t.Errorf("got %v and %v, want 2", v, err)
+	}
+	r.Drop("m")
+	if got := r.Families(); len(got) > 0 || r.count != 0 {
+		t.Errorf("got %v and %d metrics, want nothing left", got, r.count)
 	}
 }

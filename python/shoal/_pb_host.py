@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import json
 import math
+import sys
 import weakref
 from typing import Any
 
@@ -88,6 +89,12 @@ _ACTS = {
 }
 
 
+_DELETED = (
+    "Invalid metric operation as the corresponding 'MetricFamily' has been deleted. The 'MetricFamily' object should be "
+    "deleted AFTER its corresponding 'Metric' objects have been deleted."
+)
+
+
 class Metric:
     """One labelled value of a family, for as long as the family is there. MetricFamily.Metric makes them.
 
@@ -98,7 +105,7 @@ class Metric:
         self._family = weakref.ref(family)
         self._labels = labels
         self._buckets = buckets
-        self._apply("declare", "Error when creating Metric: ")
+        family._declare(labels, buckets)
 
     def increment(self, value: float) -> None:
         """Adds to a counter or gauge; a counter refuses what is below zero."""
@@ -119,9 +126,9 @@ class Metric:
     def _apply(self, act: str, failed: str, value: float = 0.0) -> Any:
         family = self._family()
         if family is None:
-            raise TritonModelException("Invalid metric operation as the corresponding 'MetricFamily' has been deleted.")
+            raise TritonModelException(failed + _DELETED)
         if act not in _ACTS[family._kind]:
-            raise TritonModelException(f"{failed}{act} is not for a {family._kind.name.lower()} such as '{family._name}'")
+            raise TritonModelException(f"{failed}TRITONSERVER_METRIC_KIND_{family._kind.name} does not support {act.capitalize()}")
         if not math.isfinite(value):
             raise TritonModelException(f"{failed}the value is {value}, want a number")
         return family._apply(act, failed, self._labels, self._buckets, float(value))
@@ -134,11 +141,34 @@ class MetricFamily:
     GAUGE = MetricKind.GAUGE
     HISTOGRAM = MetricKind.HISTOGRAM
 
+    _declared: dict[tuple, dict[str, str]] | None = None  # metrics by their labels, once the family is announced
+
     def __init__(self, name: str, description: str, kind: MetricKind):
+        if not isinstance(kind, MetricKind):
+            raise TypeError(f"MetricFamily wants a kind such as MetricFamily.COUNTER, got {kind!r}")
         self._name = name
         self._help = description
-        self._kind = MetricKind(kind)
-        self._apply("family", "Failed to create metric family: ", {}, None, 0.0)
+        self._kind = kind
+        self._apply("family", "Error when creating MetricFamily: ", {}, None, 0.0)
+        self._declared = {}
+
+    def __del__(self):
+        # It takes along what was made through it, unless there is another of the
+        # name. In a worker that ends everything stays: the next one goes on counting.
+        if self._declared is None or sys.is_finalizing():
+            return
+        try:
+            for labels in self._declared.values():
+                _server().metric_gone("forget", self._name, self._kind.name.lower(), labels)
+            _server().metric_gone("leave", self._name, self._kind.name.lower(), {})
+        except Exception:  # the server is gone
+            pass
+
+    def _declare(self, labels: dict[str, str], buckets: list[float] | None) -> None:
+        key = tuple(sorted(labels.items()))
+        if self._declared is not None and key not in self._declared:
+            self._apply("declare", "Error when creating Metric: ", labels, buckets, 0.0)
+            self._declared[key] = labels
 
     def _apply(self, act: str, failed: str, labels: dict[str, str], buckets: list[float] | None, value: float) -> Any:
         try:

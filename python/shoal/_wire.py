@@ -38,7 +38,9 @@ class Channel:
         self._closing = False
         self._sequence = 0  # of the batch that runs, or ran last
         self._gone = {}  # (sequence, request): whether its client has, as far as that was asked or told
-        self.lock = threading.Lock()  # held while an answer is put into a slot
+        # Held while an answer is put into a slot; again by the same thread, when an
+        # unanswered request is collected as garbage within.
+        self.lock = threading.RLock()
         self.inputs = config["inputs"]  # names, in the order of the signature
         self.outputs = {name: i for i, name in enumerate(config["outputs"])}
         self.output_names = config["outputs"]

@@ -42,16 +42,16 @@ class Link:
     def __init__(self, fd):
         self._socket = socket.socket(fileno=fd)
         self._socket.setblocking(True)
-        self._sending = threading.Lock()
+        self._sending = threading.RLock()  # again by the same thread, when garbage that sends is collected within
         self._asking = threading.Lock()  # protects the fields below
         self._asked = 0
         self._waiting = {}  # a question's number: where its answer goes
         self._over = False
 
     def send(self, kind, *payload):
-        size = sum(len(p) for p in payload)
+        frame = b"".join((_FRAME.pack(sum(len(p) for p in payload), kind),) + payload)
         with self._sending:
-            self._socket.sendall(b"".join((_FRAME.pack(size, kind),) + payload))
+            self._socket.sendall(frame)
 
     def send_json(self, kind, message):
         self.send(kind, json.dumps(message).encode("utf-8"))
@@ -138,6 +138,14 @@ def metric(op, family, kind, help, labels, buckets, value):
         raise RuntimeError("there is no server that could count")
     message = {"op": op, "family": family, "kind": kind, "help": help, "labels": labels, "buckets": buckets, "value": value}
     return link.ask(METRIC, {"metric": message})
+
+
+def metric_gone(op, family, kind, labels):
+    """Tell the server that nothing refers to a metric ("forget") or a family ("leave")
+    any more. It waits for nothing: garbage is collected at any moment, in any thread."""
+    link = getattr(_links, "link", _last_link)
+    if link is not None:
+        link.send_json(METRIC, {"metric": {"op": op, "family": family, "kind": kind, "labels": labels}})
 
 
 def run(fds, load=None, loaded=None):

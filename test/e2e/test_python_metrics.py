@@ -8,7 +8,7 @@ import tritonclient.http
 
 import clients
 import pymodels
-from server import get
+from server import get, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -55,17 +55,24 @@ def test_histograms_have_buckets(server):
     assert want in shown(server)
 
 
+def test_a_family_that_is_dropped_takes_its_metrics_along_and_begins_anew(server):
+    local = "pb_utils.MetricFamily('e2e_local', 'For a while', pb_utils.MetricFamily.COUNTER)"
+    for _ in range(2):
+        assert ask(server, f"(lambda f: (f.Metric().value(), f.Metric().increment(3), f.Metric().value()))({local})") == "(0.0, None, 3.0)"
+        wait_until(lambda: "e2e_local" not in shown(server), 10, "the metrics of a family that is gone are gone")
+
+
 @pytest.mark.parametrize("act, want", [
-    ("self.counter.increment(-1)", "TritonModelException: Failed to increment metric value: a counter cannot be incremented by -1, which is below zero"),
-    ("self.counter.set(3)", "TritonModelException: Failed to set metric value: set is not for a counter such as 'e2e_seen'"),
-    ("self.gauge.observe(1)", "TritonModelException: Failed to observe metric value: observe is not for a gauge such as 'e2e_level'"),
-    ("self.histogram.value()", "TritonModelException: Failed to get metric value: value is not for a histogram such as 'e2e_size'"),
+    ("self.counter.increment(-1)", "TritonModelException: Failed to increment metric value: TRITONSERVER_METRIC_KIND_COUNTER can only be incremented monotonically by non-negative values."),
+    ("self.counter.set(3)", "TritonModelException: Failed to set metric value: TRITONSERVER_METRIC_KIND_COUNTER does not support Set"),
+    ("self.gauge.observe(1)", "TritonModelException: Failed to observe metric value: TRITONSERVER_METRIC_KIND_GAUGE does not support Observe"),
+    ("self.histogram.value()", "TritonModelException: Failed to get metric value: TRITONSERVER_METRIC_KIND_HISTOGRAM does not support Value"),
     ("self.gauge.set(float('nan'))", "TritonModelException: Failed to set metric value: the value is nan, want a number"),
-    ("pb_utils.MetricFamily('e2e_seen', '', pb_utils.MetricFamily.GAUGE)", "TritonModelException: Failed to create metric family: metric family 'e2e_seen' is a counter already and cannot be a gauge too"),
-    ("pb_utils.MetricFamily('bad name', '', pb_utils.MetricFamily.GAUGE)", 'TritonModelException: Failed to create metric family: "bad name" is not a metric\'s name; use letters, digits, _ and :, and no digit first'),
+    ("pb_utils.MetricFamily('e2e_seen', '', pb_utils.MetricFamily.GAUGE)", "TritonModelException: Error when creating MetricFamily: metric family 'e2e_seen' is a counter already and cannot be a gauge too"),
+    ("pb_utils.MetricFamily('bad name', '', pb_utils.MetricFamily.GAUGE)", 'TritonModelException: Error when creating MetricFamily: "bad name" is not a metric\'s name; use letters, digits, _ and :, and no digit first'),
     ("self.histograms.Metric(buckets=[3, 1])", "TritonModelException: Error when creating Metric: histogram 'e2e_size': the buckets [3 1] do not ascend"),
     ("self.histograms.Metric()", "TritonModelException: Failed to create metric. Missing required buckets."),
-    ("pb_utils.MetricFamily('e2e_gone', '', pb_utils.MetricFamily.GAUGE).Metric().set(1)", "TritonModelException: Invalid metric operation as the corresponding 'MetricFamily' has been deleted."),
+    ("pb_utils.MetricFamily('e2e_gone', '', pb_utils.MetricFamily.GAUGE).Metric().set(1)", "TritonModelException: Failed to set metric value: Invalid metric operation as the corresponding 'MetricFamily' has been deleted. The 'MetricFamily' object should be deleted AFTER its corresponding 'Metric' objects have been deleted."),
     ("self.counters.Metric(labels=[1])", "TritonModelException: Failed to create metric. Labels must be a dictionary."),
 ])  # fmt: skip
 def test_what_a_metric_does_not_take_is_refused(server, act, want):

@@ -118,6 +118,8 @@ def worker(monkeypatch):
     fake.metrics = []
     fake.log = lambda level, text: fake.lines.append((level, text))
     fake.metric = lambda *args: fake.metrics.append(args)
+    fake.gone = []
+    fake.metric_gone = lambda *args: fake.gone.append(args)
     monkeypatch.setitem(sys.modules, "shoal._worker", fake)
     monkeypatch.setattr(shoal, "_worker", fake, raising=False)
     return fake

@@ -432,6 +432,33 @@ def test_metrics_go_to_the_server(worker):
         family.Metric(buckets=[1.0])
 
 
+def test_a_family_takes_its_metrics_along(worker):
+    import triton_python_backend_utils as pb_utils
+
+    family = pb_utils.MetricFamily(name="seen", description="How many", kind=pb_utils.MetricFamily.COUNTER)
+    for _ in range(2):
+        metric = family.Metric(labels={"a": "b"})
+    del family
+    gc.collect()
+    assert [m[0] for m in worker.metrics] == ["family", "declare"], "a metric is declared once"
+    assert worker.gone == [("forget", "seen", "counter", {"a": "b"}), ("leave", "seen", "counter", {})]
+    with pytest.raises(pb_utils.TritonModelException, match="Failed to get metric value: .* 'MetricFamily' has been deleted"):
+        metric.value()
+
+
+@pytest.mark.parametrize("kind, act, want", [
+    ("COUNTER", "set", "Failed to set metric value: TRITONSERVER_METRIC_KIND_COUNTER does not support Set"),
+    ("GAUGE", "observe", "Failed to observe metric value: TRITONSERVER_METRIC_KIND_GAUGE does not support Observe"),
+])  # fmt: skip
+def test_what_a_metrics_kind_does_not_take_is_refused(worker, kind, act, want):
+    import triton_python_backend_utils as pb_utils
+
+    family = pb_utils.MetricFamily(name="seen", description="", kind=getattr(pb_utils.MetricFamily, kind))
+    with pytest.raises(pb_utils.TritonModelException) as error:
+        getattr(family.Metric(), act)(1)
+    assert str(error.value) == want
+
+
 def test_bf16_goes_through_dlpack_only():
     import triton_python_backend_utils as pb_utils
 
