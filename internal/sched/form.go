@@ -37,7 +37,6 @@ func (b *Batcher) form(now time.Time) {
 		return
 	}
 	b.hold, b.more = 0, 0
-	b.dispatch() // what it takes makes room
 	for b.room() && !b.queue.empty() {
 		if b.plain {
 			b.fill()
