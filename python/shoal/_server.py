@@ -128,6 +128,8 @@ class Server:
 
     def infer(self, **inputs: Any) -> dict[str, np.ndarray]:
         """Sends arrays by input name, with rows along the first axis, and returns the outputs by name."""
+        if self._process.poll() is not None:
+            raise ServeError(f"the server of {self.name} has ended; shoal.serve starts another")
         declared = self._source.declared
         if declared is None:
             types = self._types()

@@ -150,6 +150,13 @@ def test_a_missing_binary_is_told(monkeypatch):
         shoal.serve(lambda x: x, inputs={"x": "int32"}, outputs={"y": "int32"})
 
 
+def test_a_server_that_was_stopped_says_so():
+    server = shoal.serve(lambda x: x, inputs={"x": "int32"}, outputs={"y": "int32"})
+    server.stop()
+    with pytest.raises(shoal.ServeError, match="the server of model has ended"):
+        server(x=[1])
+
+
 SCRIPT = """
 import signal
 import sys
