@@ -150,7 +150,6 @@ func badInputs() []badInput {
 		{"there are two content lengths", []byte("POST /v2 HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}"), 400, "no valid HTTP/1.1"},
 		{"a large body is expected to be let in", []byte("POST /v2/models/var/infer HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 9000000\r\n\r\n"), 413, "--http-max-body-size"},
 		{"the transfer encoding is unknown", []byte("POST /v2 HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n"), 400, "no valid HTTP/1.1"},
-		{"there are two ways to tell the length", []byte("POST /v2/models/var/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"), 400, "both Content-Length and Transfer-Encoding"},
 		{"there are too many chunks", tinyChunks(65537), 400, "Chunked request body exceeds maximum of 65536 non-empty chunks. Send fewer or larger HTTP chunks."},
 		{"there are as many chunks as may be", tinyChunks(65536), 500, "The document is empty. at 65536"},
 		{"a chunk is too large", []byte("POST /v2/models/var/infer HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n"), 400, "chunks"},
@@ -235,6 +234,25 @@ func TestBadInput(t *testing.T) {
 				t.Errorf("next request: got %v %s, want 200", got, body)
 			}
 		})
+	}
+}
+
+// Clients that set Transfer-Encoding themselves send both. What is behind the
+// chunks must not be taken for another request.
+func TestChunksCountBesideAContentLengthAndTheConnectionEnds(t *testing.T) {
+	addr := start(t, startEngine(t, oddModels), Options{})
+	body := input(goodInput)
+	chunks := fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(body), body)
+	for _, length := range []int{0, 2, len(chunks), len(chunks) + 100} {
+		c := dial(t, "tcp", addr)
+		send(t, c, fmt.Appendf(nil, "POST /v2/models/var/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\nTransfer-Encoding: chunked\r\n\r\n%sGET /v2 HTTP/1.1\r\nHost: x\r\n\r\n", length, chunks))
+		r := bufio.NewReader(c)
+		if got, text := readAnswer(t, r); got == nil || got.StatusCode != 200 || !got.Close {
+			t.Errorf("Content-Length %d: got %v %s, want 200 and the connection's end", length, got, text)
+		}
+		if got, text := readAnswer(t, r); got != nil {
+			t.Errorf("Content-Length %d: got another answer, %d %s, want the connection's end", length, got.StatusCode, text)
+		}
 	}
 }
 

@@ -39,14 +39,13 @@ type httpError struct {
 func (e *httpError) Error() string { return e.text }
 
 var (
-	errNoRoute    = &httpError{status: 404, text: "Not Found"}
-	errNoMethod   = &httpError{status: 405, phrase: "Not Allowed", text: "Method Not Allowed"}
-	errVersion    = &httpError{status: 505, text: "HTTP Version Not Supported"}
-	errMalformed  = &httpError{status: 400, text: "the request's line or headers are no valid HTTP/1.1"}
-	errTwoLengths = &httpError{status: 400, text: "the request has both Content-Length and Transfer-Encoding; send one of them"}
-	errExiting    = &httpError{status: 503, text: "Server exiting"}
-	errNotReady   = &httpError{status: 400, text: "Model version not ready"}
-	errEncoding   = &httpError{status: 501, text: "Unsupported compression type", accept: "gzip, deflate"}
+	errNoRoute   = &httpError{status: 404, text: "Not Found"}
+	errNoMethod  = &httpError{status: 405, phrase: "Not Allowed", text: "Method Not Allowed"}
+	errVersion   = &httpError{status: 505, text: "HTTP Version Not Supported"}
+	errMalformed = &httpError{status: 400, text: "the request's line or headers are no valid HTTP/1.1"}
+	errExiting   = &httpError{status: 503, text: "Server exiting"}
+	errNotReady  = &httpError{status: 400, text: "Model version not ready"}
+	errEncoding  = &httpError{status: 501, text: "Unsupported compression type", accept: "gzip, deflate"}
 )
 
 // answer returns the status, the reason phrase and the text that err has for a

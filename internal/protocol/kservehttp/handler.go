@@ -96,7 +96,7 @@ func (h *handler) finish(ctx *fasthttp.RequestCtx, c *conn) {
 	if c.unread {
 		c.unread = !drain(ctx, c)
 	}
-	if c.unread || h.closing.Load() {
+	if c.unread || h.closing.Load() || twoLengths(&ctx.Request.Header) {
 		ctx.Response.SetConnectionClose()
 	}
 	if isHTTP10(ctx) {
@@ -116,10 +116,6 @@ func (h *handler) dispatch(ctx *fasthttp.RequestCtx, c *conn) error {
 	}
 	if !ctx.Request.Header.IsHTTP11() && !isHTTP10(ctx) {
 		return errVersion
-	}
-	if twoLengths(&ctx.Request.Header) {
-		c.unread = true
-		return errTwoLengths
 	}
 	rt := parseRoute(ctx.Request.Header.RequestURI())
 	if rt.action == actNone {
@@ -163,9 +159,9 @@ func (h *handler) dispatch(ctx *fasthttp.RequestCtx, c *conn) error {
 	return h.unload(ctx, c, rt)
 }
 
-// twoLengths reports whether a chunked request also has a Content-Length. A
-// proxy in front may have gone by the other one, and what it took for the next
-// request would be read as this one's body, or the reverse.
+// twoLengths reports whether a chunked request also has a Content-Length, which
+// then means nothing. A proxy in front may have gone by it, and what it took for
+// a part of this request would be read as the next one: there must not be one.
 func twoLengths(hdr *fasthttp.RequestHeader) bool {
 	if hdr.ContentLength() != -1 {
 		return false
