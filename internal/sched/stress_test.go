@@ -128,9 +128,59 @@ func stress(t *testing.T, cfg BatcherConfig) {
 	t.Logf("%d requests, %d good answers, %d others, batches up to %d rows", sent.Load(), good.Load(), bad.Load(), largest.Load())
 }
 
+// TestLimitedStress has requests of two models, whose instances share a resource,
+// come and go, and checks that none of it is lost.
+func TestLimitedStress(t *testing.T) {
+	for name, start := range limitedSchedulers {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for end, first := time.Now().Add(*stressFor), true; first || time.Now().Before(end); first = false {
+				stressLimited(t, start)
+			}
+		})
+	}
+}
+
+func stressLimited(t *testing.T, start func([]backend.Instance) (Scheduler, error)) {
+	var limits Limits
+	limits.Set("R", 2)
+	l := NewLimiter(limits)
+	var seen sync.Map
+	var twice, largest, sent atomic.Int64
+	var wg sync.WaitGroup
+	var models []Scheduler
+	for range 2 {
+		var all []backend.Instance
+		for range 2 {
+			all = append(all, &Limited{&unruly{seen: &seen, twice: &twice, largest: &largest}, join(t, l, 0, `resources { name: "R" count: 1 }`)})
+		}
+		s, err := start(all)
+		if err != nil {
+			t.Fatal(err)
+		}
+		models = append(models, s)
+		for range 8 {
+			wg.Go(func() {
+				for range 100 {
+					answer(t, s, fmt.Sprint(sent.Add(1)))
+				}
+			})
+		}
+	}
+	wg.Wait()
+	for _, s := range models {
+		s.Close()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.used[Resource{"R", 0}] != 0 || len(l.waiting) != 0 || twice.Load() != 0 {
+		t.Errorf("got %d of the resource in use, %d instances waiting and %d requests run twice, want none", l.used[Resource{"R", 0}], len(l.waiting), twice.Load())
+	}
+}
+
 // answer makes one request, perhaps an impatient one, and reports whether it got
 // a good answer. A good one must be its own.
-func answer(t *testing.T, b *Batcher, id string) bool {
+func answer(t *testing.T, b Scheduler, id string) bool {
 	ctx := context.Background()
 	switch rand.IntN(8) {
 	case 0:
