@@ -76,7 +76,11 @@ func (m *loaded) startWorker(ctx context.Context, p backend.Placement) (*link, e
 	if err != nil {
 		return nil, err
 	}
-	cmd, err := m.backend.command(m.src, m.set, p)
+	set, err := m.settings()
+	if err != nil {
+		return nil, err
+	}
+	cmd, err := m.backend.command(m.src, set, p)
 	if err != nil {
 		return nil, err
 	}
@@ -88,6 +92,15 @@ func (m *loaded) startWorker(ctx context.Context, p backend.Placement) (*link, e
 		return nil, err
 	}
 	return l, nil
+}
+
+// settings returns how a worker is started now: the cache, with the environment
+// that was unpacked there, may have been emptied since the model was opened.
+func (m *loaded) settings() (settings, error) {
+	if m.set.packed == "" || exists(m.set.python) {
+		return m.set, nil
+	}
+	return m.backend.settings(m.src, m.cfg)
 }
 
 // An initMessage is what a worker is told first.

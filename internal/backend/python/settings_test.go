@@ -234,3 +234,22 @@ func TestTheWorkersCodeIsUnpackedAgainWhenTheCacheWasEmptied(t *testing.T) {
 		t.Errorf("got %v, want the code", err)
 	}
 }
+
+func TestAPackedEnvironmentIsUnpackedAgainWhenTheCacheWasEmptied(t *testing.T) {
+	path := archive(t, tar.Header{Typeflag: tar.TypeReg, Name: "bin/python3", Mode: 0o755})
+	cache := filepath.Join(t.TempDir(), "cache")
+	b := New(Options{Cache: cache})
+	cfg := parameters("EXECUTION_ENV_PATH", path)
+	set, err := b.settings(backend.Source{}, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &loaded{backend: b, cfg: cfg, set: set}
+	if err := os.RemoveAll(cache); err != nil {
+		t.Fatal(err)
+	}
+	again, err := m.settings()
+	if err != nil || again.python != set.python || !exists(again.python) {
+		t.Errorf("got %s and %v, want %s, unpacked", again.python, err, set.python)
+	}
+}
