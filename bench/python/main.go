@@ -28,7 +28,7 @@ func main() {
 	flag.StringVar(&o.python, "python-peers", "build/python-peers", "virtual environment with the other servers, for Shoal's workers too")
 	flag.StringVar(&o.triton, "triton-venv", "build/triton-venv", "virtual environment with nvidia-pytriton")
 	flag.StringVar(&o.work, "work", "build/bench", "folder for models and logs")
-	flag.IntVar(&o.rounds, "rounds", 5, "rounds; figures are medians of them")
+	flag.IntVar(&o.rounds, "rounds", 9, "rounds; figures are medians of them")
 	flag.IntVar(&o.trips, "trips", 10_000, "batches of each kind in a round of the round trip")
 	flag.DurationVar(&o.duration, "duration", time.Second, "load in one run")
 	flag.DurationVar(&o.warmup, "warmup", 200*time.Millisecond, "load before it that is not counted")
