@@ -12,6 +12,7 @@ KEPT = 1  # a flag: the handler still holds inputs, and the slot must not be use
 _HEAD = 64  # bytes of the header
 _ALIGN = 64
 _MAX_PLACES = 1024
+_KEPT = 1 << 20  # what lies further than that the server may give back after each batch
 
 
 class Result:
@@ -32,6 +33,10 @@ class Result:
         """Take note that the memory is mapped anew; words are those of its header."""
         self._words = words
         self._places = {}
+
+    def forget(self):
+        """Take note that what was written may be gone."""
+        self._last = None
 
     def add(self, i, outputs, parameters, wanted, strict):
         """Put the answer of request i into the slot. Nothing of an answer is there
@@ -127,7 +132,7 @@ class Result:
         only = entries[0] if len(entries) == 1 and not flags else None
         if only is None or only is not self._last or at != self._last_at:  # else it is there
             self._write(at, entries, flags)
-            self._last, self._last_at = only, at
+            self._last, self._last_at = only if at < _KEPT else None, at
         words = self._words
         words[2] = spent
         words[0] = sequence

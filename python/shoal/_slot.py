@@ -65,7 +65,9 @@ class Slot:
         return m
 
     def look(self):
-        """Return the layout of the batch that is there, which is not that of the one before."""
+        """Return the layout of the batch that is there, which is not that of the one before.
+        The server may have given the slot's memory back in between, and what we wrote there."""
+        self.result.forget()
         words = self.words
         table = self.inputs[HEAD : HEAD + (words[SIZES] & MAX_U32)]
         layout = self._layouts.get(table)

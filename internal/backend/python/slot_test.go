@@ -40,6 +40,34 @@ func TestSlotsGrowWithTheBatches(t *testing.T) {
 	}
 }
 
+// Slots beyond those that are kept give their memory back, and with it what the
+// worker had written there for the batches before.
+func TestSlotsThatWereGivenBackAreUsedAgain(t *testing.T) {
+	in := startInstance(t, newBackend(t, Options{}), "identity", &modelpb.ModelConfig{
+		Name: "same", MaxBatchSize: 8,
+		Input:  []*modelpb.ModelInput{{Name: "INPUT0", DataType: modelpb.DataType_TYPE_FP32, Dims: []int64{3}}},
+		Output: []*modelpb.ModelOutput{{Name: "OUTPUT0", DataType: modelpb.DataType_TYPE_FP32, Dims: []int64{3}}},
+	})
+	for round := range 4 {
+		var held []*infer.Request
+		for i := range 2 * maxIdle {
+			r := wide("", 3, byte(10*round+i+1))
+			r.Inputs = r.Inputs[:1]
+			r.Inputs[0].Name = "INPUT0"
+			if err := in.Run(batchOf(r)); err != nil {
+				t.Fatalf("round %d, batch %d: %v", round, i, err)
+			}
+			held = append(held, r)
+		}
+		for i, r := range held {
+			if r.Err != nil || !sameBytes(r.Response.Outputs[0].Data, byte(10*round+i+1), 12) {
+				t.Errorf("round %d, batch %d: got error %v or other bytes than were sent", round, i, r.Err)
+			}
+			r.Release()
+		}
+	}
+}
+
 func sameBytes(b []byte, value byte, n int) bool {
 	for _, x := range b {
 		if x != value {
