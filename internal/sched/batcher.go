@@ -24,6 +24,7 @@ type Batcher struct {
 	policy   Policy
 	ordered  bool
 	gathers  bool // a leader looks out for requests that are about to arrive
+	patience int  // for so many steps that bring nothing
 	prefetch bool
 	plain    bool // nothing is to be decided until a batch is full
 	match    matcher
@@ -68,7 +69,10 @@ func startBatcher(cfg BatcherConfig, instances []backend.Instance, record Record
 	b := &Batcher{
 		name: cfg.Signature.Name, policy: cfg.Policy, ordered: cfg.PreserveOrder, gathers: !cfg.NoGather, match: newMatcher(cfg.Signature),
 		record: record, born: time.Now(), workers: len(instances), drained: make(chan struct{}),
-		prefetch: len(cfg.Levels) == 1 && cfg.Levels[0].plain(),
+		prefetch: len(cfg.Levels) == 1 && cfg.Levels[0].plain(), patience: 1,
+	}
+	if len(instances) == 1 {
+		b.patience = gatherMisses
 	}
 	b.plain = b.prefetch && cfg.Policy.plain() && !b.match.compares()
 	b.door.newest.Store(shut)

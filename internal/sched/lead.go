@@ -56,7 +56,7 @@ func (b *Batcher) gather(bt *batch) {
 			misses++
 		}
 		pause = max(minPause, w.lastRun/gatherSteps)
-		if misses == gatherMisses || time.Since(begin)+pause > w.lastRun/gatherPart {
+		if misses == b.patience || time.Since(begin)+pause > w.lastRun/gatherPart {
 			return
 		}
 	}
@@ -67,7 +67,8 @@ func (b *Batcher) gather(bt *batch) {
 // two cores, where the turn of 64 clients takes about a quarter: their mean batch
 // was 54, and 40 with half the time; and with ResNet-50 on a GPU, where 8 clients
 // send 602 KB each: their mean batch was 8.0, and 6.9 when the first step that
-// brought nothing was the last. For a model that takes less than a few looks at
+// brought nothing was the last. With several instances it is: those who are waited
+// for may be another's, which would be idle. For a model that takes less than a few looks at
 // the sockets, goroutines that are ready must do.
 const (
 	shortRun     = 50 * time.Microsecond
