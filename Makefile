@@ -21,7 +21,7 @@ export CGO_ENABLED ?= 0
 
 .DEFAULT_GOAL := help
 .PHONY: help build cross run test test-go test-python test-e2e runtime check race fuzz lint fmt golden generate install \
-	stress soak-python perf-criteria profile bench-overload bench-size bench-triton bench-perf bench-ladder bench-batcher bench-python bench-go clean
+	stress soak soak-python perf-criteria profile bench-overload bench-size bench-triton bench-perf bench-ladder bench-batcher bench-python bench-go clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -94,6 +94,10 @@ install: build ## install shoal, with tritonserver and perf_analyzer links, into
 
 stress: ## a minute of submit, cancel, deadline, close and failure under the race detector
 	CGO_ENABLED=1 $(GO) test -race ./internal/sched -run Stress -stress 60s -v
+
+soak: runtime $(PYLIB)/.done ## an hour (DURATION=2m: two minutes) of both protocols, cancels and killed workers, race detector build; needs a C compiler
+	CGO_ENABLED=1 $(GO) build -race -o build/shoal-race ./cmd/shoal
+	PYTHONPATH=$(abspath $(PYLIB)) $(GO) run ./bench/soak --python $(PYTHON) --duration $(or $(DURATION),1h) $(ARGS)
 
 soak-python: runtime $(PYLIB)/.done ## five minutes of random kills of Python workers under load, and a thousand restarts
 	SHOAL=$(abspath $(BIN)) PYTHONPATH=$(abspath $(PYLIB)) SHOAL_KILL_SECONDS=300 SHOAL_RESTARTS=1000 \

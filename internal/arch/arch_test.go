@@ -34,8 +34,8 @@ var floors = [][]string{
 	{"internal/perf"},
 	{"internal/perf/live", "internal/perf/page", "internal/perf/perftest"},
 	{"internal/cli", "bench/internal/peer", "bench/internal/report"},
-	{"bench/internal/measure"},
-	{"cmd/shoal", "bench/batcher", "bench/criteria", "bench/ladder", "bench/overload", "bench/perf", "bench/profile", "bench/python", "bench/size", "bench/triton"},
+	{"bench/internal/measure", "bench/internal/ask", "bench/internal/watch"},
+	{"cmd/shoal", "bench/batcher", "bench/criteria", "bench/ladder", "bench/overload", "bench/perf", "bench/profile", "bench/python", "bench/size", "bench/soak", "bench/triton"},
 }
 
 const root = "../.."

@@ -9,6 +9,9 @@ type Process struct{ pid int }
 // is asked of it.
 func Watch(pid int) Process { return Process{pid} }
 
+// PID returns the process's id.
+func (p Process) PID() int { return p.pid }
+
 // CPU returns the user and system time of all threads the process has and had,
 // in nanoseconds and not in the 10 ms ticks of /proc/PID/stat. Children are not
 // part of it.

@@ -55,9 +55,9 @@ func (c Command) String() string {
 
 // A Server is a running server.
 type Server struct {
-	Name       string
-	HTTP, GRPC string // addresses
-	Process    load.Process
+	Name                string
+	HTTP, GRPC, Metrics string // addresses
+	Process             load.Process
 	// Workers are the processes that the server had started when it became
 	// ready, or when they were last looked for: the processes of Python models.
 	Workers []load.Process
@@ -111,7 +111,7 @@ func startOnce(ctx context.Context, c Command) (*Server, error) {
 		return nil, fmt.Errorf("start %s: %w", c.Name, err)
 	}
 	s := &Server{
-		Name: c.Name, HTTP: "127.0.0.1:" + ports[0], GRPC: "127.0.0.1:" + ports[1],
+		Name: c.Name, HTTP: "127.0.0.1:" + ports[0], GRPC: "127.0.0.1:" + ports[1], Metrics: "127.0.0.1:" + ports[2],
 		Process: load.Watch(cmd.Process.Pid), cmd: cmd, exited: make(chan error, 1),
 	}
 	go func() { s.exited <- cmd.Wait() }()
@@ -180,6 +180,10 @@ func (s *Server) Close() error {
 	<-s.exited
 	return errors.Join(fmt.Errorf("%s did not end within %v of SIGTERM", s.Name, stopTimeout), err)
 }
+
+// ExitCode returns the code with which the process ended, -1 when a signal ended
+// it. It is known when Close has returned.
+func (s *Server) ExitCode() int { return s.cmd.ProcessState.ExitCode() }
 
 // freePorts returns ports that are free now. Triton does not take port 0, so
 // both servers get theirs in this way.
