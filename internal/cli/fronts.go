@@ -114,7 +114,7 @@ func (f *serveFlags) startHTTP(l *life, e *engine.Engine, ln net.Listener) (fron
 		_ = ln.Close()
 		return front{}, err
 	}
-	opt.Log = l.log
+	opt.Rejects, opt.Log = f.rejects, l.log
 	s, err := kservehttp.Start(opt, e, ln)
 	if err != nil {
 		return front{}, err
@@ -158,7 +158,7 @@ func (f *serveFlags) startGRPC(l *life, e *engine.Engine, ln net.Listener) (fron
 		_ = ln.Close()
 		return front{}, err
 	}
-	opt.Log = l.log
+	opt.Rejects, opt.Log = f.rejects, l.log
 	s, err := kservegrpc.Start(opt, e, ln)
 	if err != nil {
 		return front{}, err
@@ -183,7 +183,7 @@ func seconds(n int) time.Duration { return time.Duration(n) * time.Second }
 
 func (f *serveFlags) startMetrics(l *life, e *engine.Engine, ln net.Listener) (front, error) {
 	m := metrics.Start(metrics.Options{
-		Settings: f.metrics.settings, CPU: f.metrics.cpu, Log: l.log, User: &f.userMetrics,
+		Settings: f.metrics.settings, CPU: f.metrics.cpu, Log: l.log, User: &f.userMetrics, Rejects: f.rejects,
 		Interval: time.Duration(f.metrics.interval * float64(time.Millisecond)),
 	}, e)
 	closing := make(chan struct{})

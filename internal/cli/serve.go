@@ -23,6 +23,7 @@ import (
 	"shoal/internal/backend/square"
 	"shoal/internal/demo"
 	"shoal/internal/engine"
+	"shoal/internal/reject"
 	"shoal/internal/shm"
 )
 
@@ -107,6 +108,8 @@ func serve(f *serveFlags, stdout, stderr io.Writer) error {
 		AllOrNothing: f.exitOnError, LooseReadiness: !f.strictReady, Limiter: limiter, HoldBatches: hold, LoadThreads: f.loadThreads,
 		ComputeTimes: f.metrics.settings.Summaries, ResponseQueueSize: f.responseQueue, Log: log,
 	})
+	f.rejects = reject.New(e.Lookup, log)
+	defer f.rejects.Close()
 	life := startLife(log, time.Duration(f.exitTimeout)*time.Second)
 	defer life.end()
 	if err := life.stopWith(f.stopWith); err != nil {

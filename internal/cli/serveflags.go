@@ -10,6 +10,7 @@ import (
 	"shoal/internal/arrivals"
 	"shoal/internal/engine"
 	"shoal/internal/metrics"
+	"shoal/internal/reject"
 	"shoal/internal/usermetric"
 )
 
@@ -52,6 +53,7 @@ type serveFlags struct {
 	exitTimeout int
 	stopWith    int
 
+	rejects     *reject.Counter     // what is turned away; no flag
 	userMetrics usermetric.Registry // what models' own code counts; no flag
 	pprof       string
 	record      string

@@ -13,6 +13,7 @@ import (
 	"shoal/internal/backend"
 	"shoal/internal/infer"
 	"shoal/internal/model"
+	"shoal/internal/reject"
 	"shoal/internal/repository"
 	"shoal/internal/sched"
 	"shoal/internal/shm"
@@ -150,9 +151,23 @@ func (e *Engine) Version(name string, version int64) (*Version, error) {
 	}
 	m := (*e.models.Load())[name]
 	if m == nil {
-		return nil, status.Errorf(status.NotFound, "Request for unknown model: '%s' is not found", name)
+		return nil, status.Rejectf(reject.UnknownModel, status.NotFound, "Request for unknown model: '%s' is not found", name)
 	}
 	return m.version(version)
+}
+
+// Lookup says whether there is a model of that name, ready or not, and which of
+// its versions a request for version gets: NoVersion when that is not ready.
+func (e *Engine) Lookup(name string, version int64) (exists bool, number int64) {
+	m := (*e.models.Load())[name]
+	if m == nil {
+		return false, NoVersion
+	}
+	v, err := m.version(version)
+	if err != nil {
+		return true, NoVersion
+	}
+	return true, v.number
 }
 
 // Live reports whether the process serves.
@@ -258,8 +273,8 @@ func (e *Engine) sorted() []*entry {
 }
 
 var (
-	errStarting  = status.Errorf(status.Unavailable, "Server not ready")
-	errExiting   = status.Errorf(status.Unavailable, "Server exiting")
+	errStarting  = status.Rejectf(reject.NotReady, status.Unavailable, "Server not ready")
+	errExiting   = status.Rejectf(reject.NotReady, status.Unavailable, "Server exiting")
 	errAmbiguous = status.Errorf(status.InvalidArgument, "model appears in two or more repositories")
 	errNoControl = status.Errorf(status.Unavailable, "explicit model load / unload is not allowed if polling is enabled")
 )

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"shoal/internal/infer"
+	"shoal/internal/reject"
 	"shoal/internal/status"
 )
 
@@ -30,14 +31,14 @@ type versionSlot struct {
 func (m *entry) version(n int64) (*Version, error) {
 	if n == infer.LatestVersion {
 		if m.latest == nil {
-			return nil, status.Errorf(status.NotFound, "Request for unknown model: '%s' has no available versions", m.name)
+			return nil, status.Rejectf(reject.NotReady, status.NotFound, "Request for unknown model: '%s' has no available versions", m.name)
 		}
 		return m.latest, nil
 	}
 	s, known := m.versions[n]
 	switch {
 	case !known:
-		return nil, status.Errorf(status.NotFound, "Request for unknown model: '%s' version %d is not found", m.name, n)
+		return nil, status.Rejectf(reject.UnknownModel, status.NotFound, "Request for unknown model: '%s' version %d is not found", m.name, n)
 	case s.v == nil:
 		return nil, notReady(m.name, n)
 	}

@@ -12,6 +12,7 @@ import (
 	"shoal/internal/infer"
 	"shoal/internal/model"
 	"shoal/internal/model/modelpb"
+	"shoal/internal/reject"
 	"shoal/internal/sched"
 	"shoal/internal/status"
 )
@@ -72,7 +73,7 @@ func (v *Version) Decoupled() bool { return v.decoupled }
 // A decoupled model is asked with InferStream.
 func (v *Version) Infer(ctx context.Context, r *infer.Request) error {
 	if v.decoupled {
-		return status.Errorf(status.Unsupported, "model '%s' is decoupled: it may answer a request any number of times; use a gRPC stream or generate_stream", v.sig.Name)
+		return status.Rejectf(reject.Unsupported, status.Unsupported, "model '%s' is decoupled: it may answer a request any number of times; use a gRPC stream or generate_stream", v.sig.Name)
 	}
 	if err := v.accept(r); err != nil {
 		return err
@@ -91,7 +92,7 @@ func (v *Version) Infer(ctx context.Context, r *infer.Request) error {
 // accept checks r and has it hold the version.
 func (v *Version) accept(r *infer.Request) error {
 	if err := check(v.sig, r); err != nil {
-		return err
+		return status.Reject(reject.BadInput, err)
 	}
 	if !v.enter() {
 		return notReady(v.sig.Name, v.number)
@@ -191,5 +192,5 @@ func (v *Version) free() error {
 }
 
 func notReady(name string, version int64) error {
-	return status.Errorf(status.Unavailable, "Request for unknown model: '%s' version %d is not at ready state", name, version)
+	return status.Rejectf(reject.NotReady, status.Unavailable, "Request for unknown model: '%s' version %d is not at ready state", name, version)
 }

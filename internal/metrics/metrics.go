@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 
 	"shoal/internal/engine"
+	"shoal/internal/reject"
 )
 
 // A Source tells the counters of every version that is ready.
@@ -31,7 +32,9 @@ type Options struct {
 	Interval time.Duration
 	// User has models' own metrics; nil is none.
 	User UserSource
-	Log  *slog.Logger
+	// Rejects knows what was turned away; nil is none.
+	Rejects *reject.Counter
+	Log     *slog.Logger
 }
 
 // Metrics is the handler of GET /metrics.
@@ -48,6 +51,9 @@ func Start(opt Options, src Source) *Metrics {
 	reg := prometheus.NewRegistry()
 	models := &modelCollector{src: src, settings: opt.Settings}
 	reg.MustRegister(models, pinnedCollector{}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if opt.Rejects != nil {
+		reg.MustRegister(rejectCollector{src, opt.Rejects})
+	}
 	if opt.User != nil {
 		reg.MustRegister(userCollector{opt.User})
 	}

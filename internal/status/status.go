@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"shoal/internal/reject"
 )
 
 // A Code says what kind of fault an error is.
@@ -57,7 +59,13 @@ type Error struct {
 	Public string
 	// Cause is for the log only; nil when Public says it all.
 	Cause error
+	// Reason says why the request was rejected, if it was: it got no further
+	// than to a check.
+	Reason reject.Reason
 }
+
+// Rejection returns the reason, for reject.ReasonOf.
+func (e *Error) Rejection() reject.Reason { return e.Reason }
 
 // Error returns the public text and, for the log, the cause.
 func (e *Error) Error() string {
@@ -80,11 +88,30 @@ func Wrap(code Code, err error, msg string) error {
 	return &Error{Code: code, Public: msg, Cause: err}
 }
 
+// Rejectf returns an error that rejects a request, with a text that is public.
+func Rejectf(reason reject.Reason, code Code, format string, args ...any) error {
+	return &Error{Code: code, Public: fmt.Sprintf(format, args...), Reason: reason}
+}
+
+// Reject returns err as one that rejects a request for that reason. If err has a
+// reason already it keeps that one; nil stays nil.
+func Reject(reason reject.Reason, err error) error {
+	if err == nil || reject.ReasonOf(err) != reject.None {
+		return err
+	}
+	if e, ok := err.(*Error); ok {
+		rejected := *e
+		rejected.Reason = reason
+		return &rejected
+	}
+	return &Error{Code: CodeOf(err), Public: Public(err), Cause: err, Reason: reason}
+}
+
 // Prefix returns err with a text before what the client is told of it. Its code and
 // its cause stay, so that the log does not say the same twice.
 func Prefix(prefix string, err error) error {
 	if e, ok := err.(*Error); ok {
-		return &Error{Code: e.Code, Public: prefix + e.Public, Cause: e.Cause}
+		return &Error{Code: e.Code, Public: prefix + e.Public, Cause: e.Cause, Reason: e.Reason}
 	}
 	return Wrap(CodeOf(err), err, prefix+Public(err))
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"testing"
+
+	"shoal/internal/reject"
 )
 
 func TestPrefixSaysNothingTwice(t *testing.T) {
@@ -30,5 +32,25 @@ func TestPrefixSaysNothingTwice(t *testing.T) {
 				t.Errorf("got %v, %q and %q in the log, want %v, %q and %q", CodeOf(got), Public(got), got, c.code, c.public, c.log)
 			}
 		})
+	}
+}
+
+func TestRejectKeepsTheFirstReason(t *testing.T) {
+	shared := Errorf(InvalidArgument, "a")
+	got := Reject(reject.BadInput, shared)
+	if reject.ReasonOf(got) != reject.BadInput || CodeOf(got) != InvalidArgument || Public(got) != "a" {
+		t.Errorf("got %v, %v and %q", reject.ReasonOf(got), CodeOf(got), Public(got))
+	}
+	if reject.ReasonOf(shared) != reject.None {
+		t.Error("the error itself was changed")
+	}
+	if again := Prefix("b: ", Reject(reject.Malformed, got)); reject.ReasonOf(again) != reject.BadInput {
+		t.Errorf("got %v, want the first reason", reject.ReasonOf(again))
+	}
+	if private := Reject(reject.Timeout, context.DeadlineExceeded); CodeOf(private) != DeadlineExceeded || reject.ReasonOf(private) != reject.Timeout {
+		t.Errorf("got %v and %v", CodeOf(private), reject.ReasonOf(private))
+	}
+	if Reject(reject.Malformed, nil) != nil {
+		t.Error("nil became an error")
 	}
 }

@@ -30,6 +30,8 @@ import (
 	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/mem"
+
+	"shoal/internal/reject"
 )
 
 // Options are the settings of a server. A zero value means the default.
@@ -58,7 +60,9 @@ type Options struct {
 	Enforcement keepalive.EnforcementPolicy
 	// Credentials secure connections; nil for none.
 	Credentials credentials.TransportCredentials
-	Log         *slog.Logger // nil logs nothing
+	// Rejects counts what the server turns away; nil counts nothing.
+	Rejects *reject.Counter
+	Log     *slog.Logger // nil logs nothing
 }
 
 // withDefaults returns the options with every default filled in.

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"shoal/internal/reject"
 )
 
 // Options are the settings of a server. The zero value of each means its
@@ -40,7 +42,9 @@ type Options struct {
 	// model as parameters; nil forwards none.
 	ForwardHeaders *regexp.Regexp
 
-	Log *slog.Logger // nil logs nothing
+	// Rejects counts what the server turns away; nil counts nothing.
+	Rejects *reject.Counter
+	Log     *slog.Logger // nil logs nothing
 }
 
 // Keepalive says how connections are kept and ended.

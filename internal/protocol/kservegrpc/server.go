@@ -120,6 +120,7 @@ func (s *Server) transport() (grpcserver.Options, error) {
 			PermitWithoutStream: o.Keepalive.PermitWithoutCalls,
 		},
 		Credentials: creds,
+		Rejects:     o.Rejects,
 		Log:         o.Log,
 	}, err
 }

@@ -6,6 +6,8 @@ import (
 	"math"
 	"regexp"
 	"time"
+
+	"shoal/internal/reject"
 )
 
 // Options say how a server serves. The zero value of a limit stands for the
@@ -38,7 +40,9 @@ type Options struct {
 	// Restrictions close APIs to requests without a certain header.
 	Restrictions []Restriction
 
-	Log *slog.Logger
+	// Rejects counts what the server turns away; nil counts nothing.
+	Rejects *reject.Counter
+	Log     *slog.Logger
 }
 
 // withDefaults fills in what is zero.
