@@ -61,21 +61,30 @@ func parseTimeout(s string) (time.Duration, error) {
 	return time.Duration(n) * unit, nil
 }
 
-// appendMessage appends the text of a status as it stands in grpc-message: what
-// is not printable ASCII becomes %XX, bytes that are no UTF-8 a replacement.
-func appendMessage(b []byte, s string) []byte {
+// appendMessage appends the text of a status as it stands in grpc-message, as
+// many whole characters as have room in so many bytes, and reports whether that
+// is all of it. What is not printable ASCII becomes %XX, bytes that are no UTF-8
+// a replacement.
+func appendMessage(b []byte, s string, room int) ([]byte, bool) {
 	const hex = "0123456789ABCDEF"
 	var char [utf8.UTFMax]byte
 	for len(s) > 0 {
 		if c := s[0]; c >= ' ' && c <= '~' && c != '%' {
+			if room--; room < 0 {
+				return b, false
+			}
 			b, s = append(b, c), s[1:]
 			continue
 		}
 		r, n := utf8.DecodeRuneInString(s)
-		for _, c := range utf8.AppendRune(char[:0], r) {
+		encoded := utf8.AppendRune(char[:0], r)
+		if room -= 3 * len(encoded); room < 0 {
+			return b, false
+		}
+		for _, c := range encoded {
 			b = append(b, '%', hex[c>>4], hex[c&15])
 		}
 		s = s[n:]
 	}
-	return b
+	return b, true
 }

@@ -72,6 +72,9 @@ func (c *call) recover(err *error) {
 
 // statusOf returns an error of a handler as a status.
 func statusOf(err error) *status.Status {
+	if err == nil {
+		return statusOK
+	}
 	if st, ok := status.FromError(err); ok {
 		return st
 	}
