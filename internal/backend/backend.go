@@ -96,6 +96,14 @@ type Ahead interface {
 	Ahead() int
 }
 
+// An Abortable instance can be ended while it runs a batch.
+type Abortable interface {
+	// Abort ends at once what runs the instance's batches, for good. Calls of
+	// Run fail with why in their errors. It does not wait. The instance must
+	// still be closed.
+	Abort(why error)
+}
+
 // A Supervised is an instance that runs in a process of its own.
 type Supervised interface {
 	// Worker tells how that process is doing. It may be called at any time,

@@ -119,7 +119,7 @@ func (f *serveFlags) startHTTP(l *life, e *engine.Engine, ln net.Listener) (fron
 	if err != nil {
 		return front{}, err
 	}
-	return front{"http", s.Close}, nil
+	return front{"http", s.Close, s.InFlight}, nil
 }
 
 // options returns what the flags ask for, with their faults all at once.
@@ -163,7 +163,7 @@ func (f *serveFlags) startGRPC(l *life, e *engine.Engine, ln net.Listener) (fron
 	if err != nil {
 		return front{}, err
 	}
-	return front{"grpc", s.Close}, nil
+	return front{"grpc", s.Close, s.InFlight}, nil
 }
 
 // pattern compiles the regular expression of a flag; an empty one is nil.
@@ -190,7 +190,7 @@ func (f *serveFlags) startMetrics(l *life, e *engine.Engine, ln net.Listener) (f
 	s := &http.Server{Handler: withArrivals(&f.tap, m, closing), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
 	s.RegisterOnShutdown(func() { close(closing) }) // those that listen would hold it open
 	l.serve("metrics", s, ln)
-	return front{"metrics", func(ctx context.Context) error {
+	return front{protocol: "metrics", close: func(ctx context.Context) error {
 		defer m.Close()
 		return s.Shutdown(ctx)
 	}}, nil
@@ -212,7 +212,7 @@ func (f *serveFlags) startPprof(l *life) error {
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	s := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	l.serve("pprof", s, ln)
-	l.fronts = append(l.fronts, front{"pprof", func(context.Context) error { return s.Close() }})
+	l.fronts = append(l.fronts, front{protocol: "pprof", close: func(context.Context) error { return s.Close() }})
 	l.log.Info("listening", "protocol", "pprof", "address", ln.Addr().String())
 	return nil
 }

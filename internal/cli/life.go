@@ -19,12 +19,16 @@ type life struct {
 	log     *slog.Logger
 	timeout time.Duration
 	asked   chan struct{} // closed at the first signal
+	flush   func()        // writes the last lines of the log, for at most a moment
 	broken  chan error    // a front that ended by itself
 	signals chan os.Signal
 	unwatch func() // ends the watch over another process; nil when there is none
 	wg      sync.WaitGroup
 
 	listening sync.WaitGroup // those that send to signals
+
+	begin    sync.Once // the stop begins
+	deadline time.Time // when requests in flight are given up; set by begin
 
 	fronts    []front
 	addresses map[string]string // by protocol
@@ -34,12 +38,14 @@ type life struct {
 type front struct {
 	protocol string
 	close    func(context.Context) error
+	inFlight func() int // requests that were not answered; nil when they do not count
 }
 
-// startLife begins to listen to signals.
-func startLife(log *slog.Logger, timeout time.Duration) *life {
+// startLife begins to listen to signals. Flush is called before the process is
+// ended at once.
+func startLife(log *slog.Logger, timeout time.Duration, flush func()) *life {
 	l := &life{
-		log: log, timeout: timeout,
+		log: log, timeout: max(timeout, leastTimeout), flush: flush,
 		asked: make(chan struct{}), broken: make(chan error, 8), signals: make(chan os.Signal, 4),
 		addresses: make(map[string]string),
 	}
@@ -55,9 +61,10 @@ func (l *life) watch() {
 	for s := range l.signals {
 		if asked {
 			l.log.Warn("stopping at once, on a second signal", "signal", s.String())
-			os.Exit(exitFailed)
+			l.exit()
 		}
 		asked = true
+		l.beginStop()
 		l.log.Info("stopping: finishing what is in flight", "signal", s.String(), "timeout", l.timeout)
 		close(l.asked)
 	}
@@ -83,6 +90,12 @@ func (l *life) stopping() bool {
 	}
 }
 
+// exit ends the process now. Worker processes end with it.
+func (l *life) exit() {
+	l.flush()
+	os.Exit(exitFailed)
+}
+
 // wait returns when a signal came and everything has stopped, or when a front
 // broke.
 func (l *life) wait(e *engine.Engine) error {
@@ -93,29 +106,3 @@ func (l *life) wait(e *engine.Engine) error {
 		return errors.Join(err, l.stop(e))
 	}
 }
-
-// stop ends the server from the top down: not ready, no more connections,
-// requests in flight finished, models freed.
-func (l *life) stop(e *engine.Engine) error {
-	begin := time.Now()
-	ctx, cancel := context.WithTimeout(context.Background(), l.timeout)
-	defer cancel()
-	e.Stop()
-	var wg sync.WaitGroup
-	for _, f := range l.fronts {
-		wg.Go(func() {
-			if err := f.close(ctx); err != nil {
-				l.log.Warn("closing with requests in flight", "protocol", f.protocol, "err", err)
-			}
-		})
-	}
-	wg.Wait()
-	if err := e.Close(ctx); err != nil {
-		l.log.Error("Exit timeout expired. Exiting immediately.", "err", err)
-		return errExitTimeout
-	}
-	l.log.Info("stopped", "after", time.Since(begin).Round(time.Millisecond))
-	return nil
-}
-
-var errExitTimeout = errors.New("requests were still in flight when --exit-timeout-secs was over")

@@ -110,7 +110,7 @@ func serve(f *serveFlags, stdout, stderr io.Writer) error {
 	})
 	f.rejects = reject.New(e.Lookup, log)
 	defer f.rejects.Close()
-	life := startLife(log, time.Duration(f.exitTimeout)*time.Second)
+	life := startLife(log, time.Duration(f.exitTimeout)*time.Second, func() {})
 	defer life.end()
 	if err := life.stopWith(f.stopWith); err != nil {
 		return err
@@ -222,7 +222,8 @@ func writeTable(w io.Writer, e *engine.Engine, json bool, log *slog.Logger) {
 	_ = tw.Flush() // a standard error that is gone needs no table
 }
 
-// load loads the models, unless a signal comes first.
+// load loads the models, unless a signal comes first. It returns by the deadline of
+// the stop then, also when a model is still loading.
 func (l *life) load(e *engine.Engine) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -232,7 +233,14 @@ func (l *life) load(e *engine.Engine) error {
 	case err := <-done:
 		return err
 	case <-l.asked:
-		cancel()
-		return <-done
+	}
+	cancel()
+	late := time.NewTimer(time.Until(l.deadline))
+	defer late.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-late.C: // stop says which models were still loading
+		return errExitTimeout
 	}
 }

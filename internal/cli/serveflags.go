@@ -140,7 +140,7 @@ func (f *serveFlags) add(cmd *cobra.Command, def serveDefaults) {
 	f.metrics.add(group(cmd, "Metrics"))
 	f.log.add(group(cmd, "Logging"))
 	g = group(cmd, "Process")
-	g.number(&f.exitTimeout, "exit-timeout-secs", 30, "how long requests in flight may take to end after SIGTERM or SIGINT")
+	g.number(&f.exitTimeout, "exit-timeout-secs", 30, "how long requests in flight and models may take to end after SIGTERM or SIGINT")
 	g.number(&f.stopWith, "stop-with-process", 0, "stop, as on SIGTERM, when the process of this `number` ends; 0 is none")
 	g.text(&f.record, "record-arrivals", "", "write when each request came, its model, shapes and sizes, to this `file`, for shoal perf --replay; what a disk is too slow for is dropped and counted")
 	g.text(&f.pprof, "pprof-address", "", "serve Go's profiles under /debug/pprof on this `host:port`; off when empty")

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"shoal/internal/backend"
 	"shoal/internal/infer"
@@ -71,7 +70,8 @@ type Engine struct {
 	loaded   atomic.Bool // every model was tried
 	models   atomic.Pointer[map[string]*entry]
 
-	mu sync.Mutex // serialises the changes of models
+	mu      sync.Mutex      // serialises the changes of models and protects the field below
+	loading map[string]bool // the models that are being loaded
 }
 
 // Start loads every model of the repositories and returns when each is ready or
@@ -88,7 +88,7 @@ func Start(ctx context.Context, opt Options) (*Engine, error) {
 // New returns an engine without models: live, not ready. It lets a server
 // answer for its health while LoadAll runs.
 func New(opt Options) *Engine {
-	e := &Engine{opt: opt, backends: make(map[string]backend.Backend), log: opt.Log}
+	e := &Engine{opt: opt, backends: make(map[string]backend.Backend), loading: make(map[string]bool), log: opt.Log}
 	for _, b := range opt.Backends {
 		e.backends[b.Name()] = b
 	}
@@ -122,16 +122,25 @@ func (e *Engine) loadSome(ctx context.Context, found []repository.Entry) {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
+			e.begin(src.Name)
 			e.put(e.load(ctx, src))
 		})
 	}
 	wg.Wait()
 }
 
+// begin notes that a model is being loaded.
+func (e *Engine) begin(name string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.loading[name] = true
+}
+
 // put makes m known, in place of what had its name.
 func (e *Engine) put(m *entry) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	delete(e.loading, m.name)
 	next := make(map[string]*entry, len(*e.models.Load())+1)
 	for name, old := range *e.models.Load() {
 		next[name] = old
@@ -215,52 +224,6 @@ func (e *Engine) Unload(context.Context, string, bool) error { return errNoContr
 // SharedMemory returns the memory that clients lend; nil, which refuses all, when
 // they may not.
 func (e *Engine) SharedMemory() *shm.Registry { return e.opt.SharedMemory }
-
-// Stop makes the server neither live nor ready and refuses new requests. Those
-// in flight go on; none waits for company any more.
-func (e *Engine) Stop() {
-	e.stopping.Store(true)
-	for _, m := range e.sorted() {
-		for _, slot := range m.versions {
-			if slot.v != nil {
-				slot.v.sched.Drain()
-			}
-		}
-	}
-}
-
-// Close stops the engine, waits for those in flight until ctx ends, then
-// frees the models. What is still running when ctx ends is left behind, since
-// native code cannot be stopped, and an error says so.
-func (e *Engine) Close(ctx context.Context) error {
-	e.Stop()
-	var wg sync.WaitGroup
-	var late atomic.Int64
-	for _, m := range e.sorted() {
-		for _, slot := range m.versions {
-			if slot.v == nil {
-				continue
-			}
-			wg.Go(func() {
-				begin := time.Now()
-				if err := slot.v.drain(ctx); err != nil {
-					late.Add(1)
-					return
-				}
-				log := e.log.With("model", m.name, "version", slot.v.number)
-				if err := slot.v.free(); err != nil {
-					log.Warn("freeing the model", "err", err)
-				}
-				log.Info("unloaded", "after", time.Since(begin).Round(time.Millisecond))
-			})
-		}
-	}
-	wg.Wait()
-	if n := late.Load(); n > 0 {
-		return fmt.Errorf("%d model versions were still busy: %w", n, ctx.Err())
-	}
-	return nil
-}
 
 func (e *Engine) sorted() []*entry {
 	models := *e.models.Load()

@@ -25,6 +25,10 @@ import (
 func (e *Engine) load(ctx context.Context, src repository.Entry) *entry {
 	m := &entry{name: src.Name}
 	begin := time.Now()
+	if err := ctx.Err(); err != nil {
+		m.err = status.Wrap(status.Unavailable, err, "loading was called off: the server is stopping")
+		return m
+	}
 	cfg, chosen, err := e.prepare(ctx, src)
 	m.versions = make(map[int64]versionSlot, len(chosen))
 	if err != nil {

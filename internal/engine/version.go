@@ -152,6 +152,15 @@ func (v *Version) leave() {
 	}
 }
 
+// inFlight returns how many requests use the version.
+func (v *Version) inFlight() int64 {
+	n := v.refs.Load()
+	if !v.closing.Load() {
+		n-- // the engine's own
+	}
+	return n
+}
+
 // versionHold is a Version as what a request holds until it is released: the
 // outputs lie in memory of the version's instances.
 type versionHold Version

@@ -13,7 +13,7 @@ import (
 // started again, and fails when it keeps dying or could not be started.
 func (s *Supervisor[W]) Acquire() (W, error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	for s.machine.State == Running || s.availabilityLocked() == Down {
 		s.change.Wait()
 	}
@@ -66,7 +66,7 @@ func (s *Supervisor[W]) troubleLocked() string {
 // Release gives the worker back after a batch that it has answered.
 func (s *Supervisor[W]) Release(w W) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	if s.current != w {
 		return
 	}
@@ -89,12 +89,12 @@ func (s *Supervisor[W]) Lost(w W, fault error) error {
 			s.last = fault
 			s.eventLocked(Broke)
 		}
-		s.mu.Unlock()
+		s.unlock()
 		<-w.Done()
 	}
 	s.mu.Lock()
 	s.diedLocked(w)
-	s.mu.Unlock()
+	s.unlock()
 	err := w.Err()
 	var exit *Exit
 	if errors.As(err, &exit) {

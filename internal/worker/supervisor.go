@@ -72,6 +72,15 @@ type Supervisor[W Worker] struct {
 	timer   *time.Timer
 	told    Availability
 	change  sync.Cond // the machine's state changed
+	notes   []note    // for the log, once the mutex is free
+}
+
+// A note is a line for the log. It is written without the mutex, since a log
+// may block.
+type note struct {
+	level slog.Level
+	text  string
+	attrs []slog.Attr
 }
 
 // Supervise starts a worker and returns when it is ready, or why its start failed.
@@ -107,7 +116,7 @@ func (s *Supervisor[W]) start() {
 		w.Stop()
 		return
 	}
-	defer s.mu.Unlock()
+	defer s.unlock()
 	if err != nil {
 		if ctx.Err() == context.DeadlineExceeded && s.ctx.Err() == nil {
 			err = fmt.Errorf("the worker took longer than %v to start: %w", s.cfg.Limits.Start, err)
@@ -126,7 +135,7 @@ func (s *Supervisor[W]) start() {
 func (s *Supervisor[W]) watch(w W) {
 	<-w.Done()
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	s.diedLocked(w)
 }
 
@@ -156,7 +165,7 @@ func (s *Supervisor[W]) eventLocked(e Event) {
 	}
 	s.armLocked()
 	if s.machine.State != before.State {
-		s.logLocked(e)
+		s.noteLocked(e)
 		s.tellLocked()
 		s.change.Broadcast()
 	}
@@ -180,27 +189,40 @@ func (s *Supervisor[W]) armLocked() {
 
 func (s *Supervisor[W]) tick() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlock()
 	s.armed = time.Time{}
 	s.eventLocked(Tick)
 }
 
-// logLocked tells the operator of what is not a batch's daily coming and going.
-func (s *Supervisor[W]) logLocked(e Event) {
+// noteLocked keeps for the operator what is not a batch's daily coming and going.
+func (s *Supervisor[W]) noteLocked(e Event) {
 	m := &s.machine
+	add := func(level slog.Level, text string, attrs ...slog.Attr) {
+		s.notes = append(s.notes, note{level, text, attrs})
+	}
 	switch e {
 	case Started:
 		if m.Restarts > 0 {
-			s.log.Info("worker is back", "restarts", m.Restarts)
+			add(slog.LevelInfo, "worker is back", slog.Int("restarts", m.Restarts))
 		}
 	case StartFailed:
 		if m.State == Backoff {
-			s.log.Error("worker could not be started again", "err", s.last, "next_start_in", time.Until(m.Resume))
+			add(slog.LevelError, "worker could not be started again", slog.Any("err", s.last), slog.Duration("next_start_in", time.Until(m.Resume)))
 		}
 	case Died:
 		if m.State != Closed {
-			s.log.Error("worker died and is started again", "err", s.last, "in", max(0, time.Until(m.Resume)), "deaths_in_a_row", m.Deaths)
+			add(slog.LevelError, "worker died and is started again", slog.Any("err", s.last), slog.Duration("in", max(0, time.Until(m.Resume))), slog.Int("deaths_in_a_row", m.Deaths))
 		}
+	}
+}
+
+// unlock frees the mutex and then writes the notes that were made under it.
+func (s *Supervisor[W]) unlock() {
+	notes := s.notes
+	s.notes = nil
+	s.mu.Unlock()
+	for _, n := range notes {
+		s.log.LogAttrs(context.Background(), n.level, n.text, n.attrs...)
 	}
 }
 
@@ -247,18 +269,33 @@ func (s *Supervisor[W]) Status() Status {
 
 // Close ends the worker gently and returns when it is gone. It must not be held.
 func (s *Supervisor[W]) Close() error {
-	s.mu.Lock()
 	var none W
+	if w := s.retire(); w != none {
+		w.Stop()
+	}
+	s.wg.Wait()
+	return nil
+}
+
+// Abort ends the worker at once, for a reason, also while it is held: its batch
+// is lost. It does not wait; Close does.
+func (s *Supervisor[W]) Abort(why error) {
+	var none W
+	if w := s.retire(); w != none {
+		w.Kill(why)
+	}
+}
+
+// retire makes sure that no worker is started any more and returns the one that
+// is there.
+func (s *Supervisor[W]) retire() W {
+	s.mu.Lock()
 	w := s.current
 	s.eventLocked(Close)
 	if s.timer != nil {
 		s.timer.Stop()
 	}
-	s.mu.Unlock()
+	s.unlock()
 	s.cancel()
-	if w != none {
-		w.Stop()
-	}
-	s.wg.Wait()
-	return nil
+	return w
 }

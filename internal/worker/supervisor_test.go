@@ -1,8 +1,10 @@
 package worker
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -298,4 +300,70 @@ func TestBatchCostsNoAllocation(t *testing.T) {
 	}); got != 0 {
 		t.Errorf("got %v allocations for each batch, want 0", got)
 	}
+}
+
+func TestAbortFailsTheBatchThatRunsAndThoseThatWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := supervise(t, &nursery{})
+		w, _ := acquire(t, s)
+		waiting := make(chan error, 1)
+		go func() {
+			_, err := s.Acquire()
+			waiting <- err
+		}()
+		synctest.Wait()
+		s.Abort(errors.New("no time is left"))
+		wantPublic(t, <-waiting, status.Unavailable, "worker m_0_0 is being stopped")
+		wantPublic(t, s.Lost(w, nil), status.Internal, "stopped by the server: no time is left")
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		if got := s.Status(); got != (Status{State: Closed}) {
+			t.Errorf("got %+v, want it closed and not started again", got)
+		}
+	})
+}
+
+// A stalledLog blocks at each line until it is let go.
+type stalledLog struct {
+	slog.Handler
+	entered, release chan struct{}
+}
+
+func (l *stalledLog) Handle(context.Context, slog.Record) error {
+	l.entered <- struct{}{}
+	<-l.release
+	return nil
+}
+
+func (l *stalledLog) Enabled(context.Context, slog.Level) bool { return true }
+func (l *stalledLog) WithAttrs([]slog.Attr) slog.Handler       { return l }
+
+func TestALogThatStallsDoesNotHoldTheSupervisor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &stalledLog{entered: make(chan struct{}), release: make(chan struct{})}
+		n := &nursery{}
+		cfg := n.config()
+		cfg.Log = slog.New(log)
+		s, err := Supervise(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, _ := acquire(t, s)
+		s.Release(w)
+		w.segfault()
+		<-log.entered // the death is being logged, and takes its time
+		if got := s.Status(); got.Restarts != 1 {
+			t.Errorf("got %+v, want it started again", got)
+		}
+		go func() {
+			for range log.entered { // what is logged after that
+			}
+		}()
+		close(log.release)
+		next, _ := acquire(t, s)
+		s.Release(next)
+		_ = s.Close()
+		close(log.entered)
+	})
 }

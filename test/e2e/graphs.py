@@ -89,3 +89,42 @@ def nonzero() -> bytes:
         [_value("INPUT0", TensorProto.FLOAT, ["a", "b"])],
         [_value("OUTPUT0", TensorProto.INT64, [2, "found"])],
     )
+
+
+def long_loop() -> bytes:
+    """Multiplies a matrix by itself INPUT0 times: a run of any length inside ONNX Runtime."""
+    body = helper.make_graph(
+        [
+            helper.make_node("MatMul", ["x_in", "matrix"], ["x_out"]),
+            helper.make_node("Identity", ["go_in"], ["go_out"]),
+        ],
+        "body",
+        [_value("i", TensorProto.INT64, []), _value("go_in", TensorProto.BOOL, []), _value("x_in", TensorProto.FLOAT, [256, 256])],
+        [_value("go_out", TensorProto.BOOL, []), _value("x_out", TensorProto.FLOAT, [256, 256])],
+    )
+    constants = [
+        numpy_helper.from_array(np.eye(256, dtype=np.float32), "matrix"),
+        numpy_helper.from_array(np.array(True), "go"),
+        numpy_helper.from_array(np.array([0], np.int64), "zero"),
+    ]
+    nodes = [
+        helper.make_node("Gather", ["INPUT0", "first"], ["times"]),
+        helper.make_node("Loop", ["times", "go", "matrix"], ["product"], body=body),
+        helper.make_node("Gather", ["product", "zero"], ["OUTPUT0"]),
+    ]
+    constants.append(numpy_helper.from_array(np.array(0, np.int64), "first"))
+    return _model(nodes, [_value("INPUT0", TensorProto.INT64, [1])], [_value("OUTPUT0", TensorProto.FLOAT, [1, 256])], constants)
+
+
+def long_constant() -> bytes:
+    """Adds a product of constants that takes long: ONNX Runtime computes it when the session is made."""
+    size = 2048
+    nodes = [helper.make_node("ConstantOfShape", ["size"], ["x0"], value=helper.make_tensor("one", TensorProto.FLOAT, [1], [1e-3]))]
+    count = 2000
+    nodes += [helper.make_node("MatMul", [f"x{i}", f"x{i}"], [f"x{i + 1}"]) for i in range(count)]
+    nodes += [
+        helper.make_node("ReduceSum", [f"x{count}"], ["sum"], keepdims=0),
+        helper.make_node("Add", ["INPUT0", "sum"], ["OUTPUT0"]),
+    ]
+    constant = numpy_helper.from_array(np.array([size, size], np.int64), "size")
+    return _model(nodes, [_value("INPUT0", TensorProto.FLOAT, [1])], [_value("OUTPUT0", TensorProto.FLOAT, [1])], [constant])

@@ -250,6 +250,9 @@ func (in *instance) Worker() backend.Worker {
 // and when it is again.
 func (in *instance) Watch(changed func(available bool)) { in.seat.Watch(changed) }
 
+// Abort implements backend.Abortable.
+func (in *instance) Abort(why error) { in.sup.Abort(why) }
+
 // Close implements backend.Instance.
 func (in *instance) Close() error {
 	in.seat.Leave()

@@ -18,9 +18,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"reflect"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -262,21 +264,44 @@ func (s *Server) Stop() {
 	s.stop((*conn).end)
 }
 
-func (s *Server) stop(each func(*conn)) {
+// Abort closes all listeners and connections like Stop, but returns at once:
+// handlers that do not heed the end of their context run on, without a client.
+func (s *Server) Abort() {
+	for _, c := range s.refuse() {
+		go c.end() // with TLS, closing may wait for a client that does not read
+	}
+}
+
+// InFlight returns how many calls have not been answered.
+func (s *Server) InFlight() int {
 	s.mu.Lock()
-	s.stopped = true
-	for l := range s.listeners {
-		_ = l.Close()
-	}
-	conns := make([]*conn, 0, len(s.conns))
-	for c := range s.conns {
-		conns = append(conns, c)
-	}
+	conns := slices.Collect(maps.Keys(s.conns))
 	s.mu.Unlock()
+	n := 0
 	for _, c := range conns {
+		c.mu.Lock()
+		n += len(c.streams)
+		c.mu.Unlock()
+	}
+	return n
+}
+
+func (s *Server) stop(each func(*conn)) {
+	for _, c := range s.refuse() {
 		each(c)
 	}
 	s.open.Wait()
 	s.handlers.Wait()
 	s.workers.end()
+}
+
+// refuse takes no more connections and returns those that are open.
+func (s *Server) refuse() []*conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopped = true
+	for l := range s.listeners {
+		_ = l.Close()
+	}
+	return slices.Collect(maps.Keys(s.conns))
 }

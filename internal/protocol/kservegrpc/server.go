@@ -75,9 +75,13 @@ func newServer(opt Options, e *engine.Engine) (*Server, error) {
 // Addr returns the address that the server listens on.
 func (s *Server) Addr() net.Addr { return s.addr }
 
+// InFlight returns how many calls have not been answered.
+func (s *Server) InFlight() int { return s.grpc.InFlight() }
+
 // Close takes no more requests, lets those in flight finish and returns when
-// nothing of the server runs any more. When ctx ends first, it ends what is left
-// and returns ctx's error.
+// nothing of the server runs any more. When ctx ends first, it closes every
+// connection and returns an error at once; an answer that a model is still
+// working on is then lost.
 func (s *Server) Close(ctx context.Context) error {
 	s.once.Do(func() { close(s.closing) })
 	graceful := make(chan struct{})
@@ -85,15 +89,14 @@ func (s *Server) Close(ctx context.Context) error {
 		s.grpc.GracefulStop()
 		close(graceful)
 	})
-	var err error
 	select {
 	case <-graceful:
 	case <-ctx.Done():
-		err = ctx.Err()
-		s.grpc.Stop()
+		s.grpc.Abort()
+		return fmt.Errorf("close gRPC connections with calls in flight: %w", ctx.Err())
 	}
 	s.wg.Wait()
-	return err
+	return nil
 }
 
 // transport returns what the transport is told.

@@ -107,6 +107,19 @@ func (s *Server) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// InFlight returns how many connections have a request that was not answered.
+func (s *Server) InFlight() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, c := range s.conns {
+		if c.state.Load() == connBusy {
+			n++
+		}
+	}
+	return n
+}
+
 // shut refuses further connections and returns those that are open.
 func (s *Server) shut() []*conn {
 	s.mu.Lock()

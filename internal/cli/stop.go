@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"shoal/internal/engine"
+)
+
+const (
+	// leastTimeout is what an exit timeout of 0 means: a server without
+	// requests must be able to end well.
+	leastTimeout = 250 * time.Millisecond
+	// answerTime is how long, after the exit timeout, the protocols may take to
+	// tell clients that their requests were given up.
+	answerTime = 250 * time.Millisecond
+	// lastResort is when, after the exit timeout, the process ends whatever
+	// hangs.
+	lastResort = 750 * time.Millisecond
+)
+
+// beginStop starts the clock of the exit timeout, once. However the stop goes, the
+// process ends a little after it.
+func (l *life) beginStop() {
+	l.begin.Do(func() {
+		l.deadline = time.Now().Add(l.timeout)
+		time.AfterFunc(l.timeout+lastResort, func() {
+			l.log.Error("Exit timeout expired and the server did not end by itself. Exiting immediately.", "timeout", l.timeout)
+			l.exit()
+		})
+	})
+}
+
+// stop ends the server from the top down: not ready, no more connections,
+// requests in flight finished, models freed. What has not ended at the deadline is
+// given up: workers are killed, their clients told, and what was lost is logged.
+func (l *life) stop(e *engine.Engine) error {
+	l.beginStop()
+	begin := time.Now()
+	deadline, cancel := context.WithDeadline(context.Background(), l.deadline)
+	defer cancel()
+	closing, cancel := context.WithDeadline(context.Background(), l.deadline.Add(answerTime))
+	defer cancel()
+	e.Stop()
+	cut := make(chan []any, 1)
+	inTime := context.AfterFunc(deadline, func() {
+		cut <- l.unfinished(e)
+		e.Abort()
+	})
+	l.closeFronts(closing)
+	err := e.Close(closing)
+	if inTime() {
+		l.log.Info("stopped", "after", time.Since(begin).Round(time.Millisecond))
+		return nil
+	}
+	lost := append([]any{"timeout", l.timeout}, <-cut...)
+	if err != nil {
+		lost = append(lost, "err", err)
+	}
+	l.log.Error("Exit timeout expired. Exiting immediately.", lost...)
+	return errExitTimeout
+}
+
+// closeFronts closes all protocols side by side.
+func (l *life) closeFronts(ctx context.Context) {
+	var wg sync.WaitGroup
+	for _, f := range l.fronts {
+		wg.Go(func() {
+			if err := f.close(ctx); err != nil && ctx.Err() == nil { // else stop says what was cut off
+				l.log.Warn("closing a protocol", "protocol", f.protocol, "err", err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// unfinished returns what is cut off now, for the log: requests by protocol and
+// by model, and models that are still loading.
+func (l *life) unfinished(e *engine.Engine) []any {
+	var list []any
+	for _, f := range l.fronts {
+		if f.inFlight != nil {
+			list = append(list, f.protocol+"_requests", f.inFlight())
+		}
+	}
+	u := e.Unfinished()
+	if len(u.Requests) > 0 {
+		var models []string
+		for _, m := range u.Requests {
+			models = append(models, fmt.Sprintf("%s version %d: %d", m.Model, m.Version, m.Requests))
+		}
+		list = append(list, "requests_by_model", strings.Join(models, ", "))
+	}
+	if len(u.Loading) > 0 {
+		list = append(list, "still_loading", strings.Join(u.Loading, ", "))
+	}
+	return list
+}
+
+var errExitTimeout = errors.New("the server had not finished when --exit-timeout-secs was over; the log says what was cut off")
