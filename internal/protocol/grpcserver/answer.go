@@ -46,6 +46,7 @@ func (c *conn) refuseLocked(stream uint32, r *request, re *refusal, endStream bo
 	h := head{http: re.http, subtype: r.subtype, status: re.status}
 	c.putHeadLocked(&h, stream, true)
 	if !endStream {
+		c.early.add(stream)
 		c.out.settle(appendNumber(c.out.buf, http2.FrameRSTStream, stream, uint32(http2.ErrCodeNo)))
 	}
 }

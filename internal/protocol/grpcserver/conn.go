@@ -50,6 +50,7 @@ type conn struct {
 	answered  bool               // something was sent since the last ping
 	blocked   map[*call]struct{} // those that wait for a window or for room
 	readable  *sync.Cond         // waits until answers are written or cut-off calls end
+	early     recent             // those that we ended before the client had
 	cutOff    int                // calls that run though their streams are gone
 	state     connState
 	greeted   bool // the handshake is done
@@ -242,6 +243,9 @@ func (c *conn) removeLocked(s *call) bool {
 	delete(c.streams, s.id)
 	delete(c.blocked, s)
 	s.wakeLocked()
+	if !s.remoteClosed {
+		c.early.add(s.id)
+	}
 	if s.running {
 		s.cutOff = true
 		c.cutOff++

@@ -36,7 +36,7 @@ func (c *conn) onData(h frameHeader) error {
 		size = h.length - 1 - pad
 	}
 	s := c.lookup(h.stream)
-	ok, err := c.arrived(s, h)
+	ok, err := c.arrived(s, h, int64(h.length-size))
 	if err != nil {
 		return err
 	}
@@ -57,8 +57,8 @@ func (c *conn) onData(h frameHeader) error {
 }
 
 // arrived counts a data frame against the windows and reports whether a call
-// wants it.
-func (c *conn) arrived(s *call, h frameHeader) (bool, error) {
+// wants it. The padding is nobody's to read, so the stream is granted it again.
+func (c *conn) arrived(s *call, h frameHeader, padding int64) (bool, error) {
 	n := int64(h.length)
 	c.mu.Lock()
 	c.inWindow -= n
@@ -75,6 +75,7 @@ func (c *conn) arrived(s *call, h frameHeader) (bool, error) {
 		return false, nil
 	}
 	s.inWindow -= n
+	s.unacked += padding
 	closed, over := s.remoteClosed, s.inWindow < 0
 	c.mu.Unlock()
 	switch {

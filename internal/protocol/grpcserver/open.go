@@ -6,6 +6,8 @@ import (
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"shoal/internal/reject"
 )
 
 func (c *conn) onHeaders(h frameHeader) error {
@@ -104,13 +106,15 @@ func (c *conn) header(id uint32, block []byte, endStream bool) error {
 // trailers handles a header that is not the first of its stream.
 func (c *conn) trailers(id uint32, block []byte, endStream bool) error {
 	s := c.lookup(id)
-	if s == nil {
+	early := s == nil && c.endedEarly(id)
+	if s == nil && !early {
 		return connError{http2.ErrCodeProtocol, "HEADERS of a stream that is over or was passed over"}
 	}
 	if err := c.headers.decode(block); err != nil {
 		return err
 	}
 	switch {
+	case early: // on their way when the answer came
 	case s.remoteClosed:
 		c.reset(id, http2.ErrCodeStreamClosed)
 	case !endStream || c.headers.invalid:
@@ -119,6 +123,13 @@ func (c *conn) trailers(id uint32, block []byte, endStream bool) error {
 		c.remoteEnd(s)
 	}
 	return nil
+}
+
+// endedEarly reports whether we ended a stream before the client had.
+func (c *conn) endedEarly(id uint32) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.early.has(id)
 }
 
 var (
@@ -137,6 +148,7 @@ func (c *conn) open(id uint32, r *request, endStream bool) (_ *call, crowded boo
 	case c.state >= connLingering:
 		return nil, false
 	case c.state != connOpen, limit > 0 && len(c.streams)+c.cutOff >= int(limit):
+		c.early.add(id)
 		c.putLocked(appendNumber(c.out.buf, http2.FrameRSTStream, id, uint32(http2.ErrCodeRefusedStream)))
 		return nil, crowded
 	}
@@ -149,6 +161,9 @@ func (c *conn) open(id uint32, r *request, endStream bool) (_ *call, crowded boo
 		c.refuseLocked(id, r, refusal, endStream)
 		c.control += c.out.size - before
 		c.kickLocked()
+		c.server.opt.Rejects.Request(reject.Request{
+			Protocol: reject.GRPC, Client: c.peer.Addr, Version: reject.NoVersion, Reason: refusal.reason, Text: refusal.status.Message(),
+		})
 		return nil, crowded
 	}
 	s := &call{conn: c, id: id, req: r, remoteClosed: endStream, inWindow: streamWindow, outWindow: c.settings.window}
@@ -163,7 +178,7 @@ func (c *conn) open(id uint32, r *request, endStream bool) (_ *call, crowded boo
 	return s, crowded
 }
 
-var refusalDeadline = refusal{200, status.Convert(errDeadline)}
+var refusalDeadline = refusal{200, status.Convert(errDeadline), reject.None}
 
 // begin has the call run, unless its message must come first.
 func (c *conn) begin(s *call, endStream bool) {

@@ -85,6 +85,8 @@ func (c *conn) reset(id uint32, code http2.ErrCode) {
 	s := c.streams[id]
 	if s != nil {
 		c.removeLocked(s)
+	} else {
+		c.early.add(id)
 	}
 	c.putLocked(appendNumber(c.out.buf, http2.FrameRSTStream, id, uint32(code)))
 	c.mu.Unlock()
@@ -103,6 +105,7 @@ func (c *conn) onReset(h frameHeader) error {
 	}
 	if s := c.lookup(h.stream); s != nil {
 		c.mu.Lock()
+		s.remoteClosed = true
 		c.removeLocked(s)
 		c.mu.Unlock()
 		s.cut()

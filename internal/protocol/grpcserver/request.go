@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"shoal/internal/reject"
 )
 
 // A request is the header of a call. It is not changed once it is parsed, so
@@ -41,6 +43,7 @@ type request struct {
 type refusal struct {
 	http   int
 	status *status.Status
+	reason reject.Reason
 }
 
 // parseRequest makes sense of the fields, in the order of grpc-go's checks.
@@ -72,7 +75,7 @@ func (s *Server) parseRequest(fields []hpack.HeaderField) *request {
 }
 
 func (r *request) refuse(httpStatus int, code codes.Code, format string, args ...any) {
-	r.refusal = &refusal{httpStatus, status.Newf(code, format, args...)}
+	r.refusal = &refusal{httpStatus, status.Newf(code, format, args...), reject.None}
 }
 
 // route finds the method and what its messages are compressed with, or says why
@@ -80,6 +83,12 @@ func (r *request) refuse(httpStatus int, code codes.Code, format string, args ..
 func (s *Server) route(r *request) *status.Status {
 	if r.method = s.methods[r.path]; r.method == nil {
 		return s.unknown(r.path)
+	}
+	if permit := s.opt.Permit; permit != nil {
+		if st := permit(r.path, r.values); st != nil {
+			r.refusal = &refusal{http.StatusOK, st, reject.Restricted}
+			return nil
+		}
 	}
 	if r.encoding == "" || r.encoding == encoding.Identity {
 		return nil
@@ -195,6 +204,20 @@ func (r *request) metadata() metadata.MD {
 		r.md = md
 	})
 	return r.md
+}
+
+// values returns the values of a header, as handlers see them.
+func (r *request) values(name string) []string {
+	var list []string
+	for _, f := range r.fields {
+		if f.Name != name {
+			continue
+		}
+		if v, ok := visible(f); ok {
+			list = append(list, v)
+		}
+	}
+	return list
 }
 
 // visible returns a field's value as handlers see it, and whether they do.

@@ -32,6 +32,7 @@ import (
 	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
 
 	"shoal/internal/reject"
 )
@@ -53,6 +54,11 @@ type Options struct {
 	// ConnectionTimeout bounds the handshake of a new connection; the default
 	// is 20 s.
 	ConnectionTimeout time.Duration
+	// Permit is asked about every call for a method that exists, when its header
+	// is there and before a message is read; what it returns is the answer. It
+	// must go by the header alone: calls with the same header are asked about
+	// once. nil permits all.
+	Permit func(method string, header func(name string) []string) *status.Status
 	// Interceptor stands around unary calls whose handlers call it; nil for
 	// none.
 	Interceptor grpc.UnaryServerInterceptor

@@ -49,9 +49,6 @@ const watchInterval = time.Second
 func (h *health) Watch(_ *healthpb.HealthCheckRequest, stream grpc.ServerStreamingServer[healthpb.HealthCheckResponse]) (err error) {
 	s := h.server
 	defer s.finish("Watch", &err)
-	if err := s.permit(stream.Context(), ClassHealth); err != nil {
-		return err
-	}
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
 	last := healthpb.HealthCheckResponse_UNKNOWN

@@ -18,7 +18,7 @@ import (
 // handler, whose messages would be copied.
 func (s *Server) modelInfer(_ any, ctx context.Context, read func(any) error, _ grpc.UnaryServerInterceptor) (_ any, err error) {
 	defer s.finish("ModelInfer", &err)
-	if err := s.admit(ctx); err != nil {
+	if err := s.admit(); err != nil {
 		return nil, err
 	}
 	m := newMessage()

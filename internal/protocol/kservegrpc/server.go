@@ -10,7 +10,6 @@ package kservegrpc
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"net"
 	"sync"
@@ -111,6 +110,7 @@ func (s *Server) transport() (grpcserver.Options, error) {
 		MaxStreams:        o.MaxStreams,
 		Workers:           o.Workers,
 		ConnectionTimeout: o.ConnectionTimeout,
+		Permit:            s.permit,
 		Interceptor:       s.intercept,
 		Keepalive: keepalive.ServerParameters{
 			Time:                  o.Keepalive.Time,
@@ -126,18 +126,4 @@ func (s *Server) transport() (grpcserver.Options, error) {
 		Rejects:     o.Rejects,
 		Log:         o.Log,
 	}, err
-}
-
-// restrictions returns the restriction of each class that has one.
-func restrictions(list []Restriction) (map[Class]Restriction, error) {
-	by := make(map[Class]Restriction)
-	for _, r := range list {
-		for _, c := range r.Classes {
-			if _, ok := by[c]; ok {
-				return nil, fmt.Errorf("gRPC: protocol %q is restricted twice", c)
-			}
-			by[c] = r
-		}
-	}
-	return by, nil
 }

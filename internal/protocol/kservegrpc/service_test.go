@@ -121,6 +121,13 @@ func TestEveryMethodHasAClassThatCanBeRestricted(t *testing.T) {
 	if _, err := stream.Recv(); grpcstatus.Code(err) != codes.Unavailable {
 		t.Errorf("ModelStreamInfer: got %v, want it restricted", err)
 	}
+	for service, info := range s.grpc.GetServiceInfo() { // reflection among them
+		for _, m := range info.Methods {
+			if name := "/" + service + "/" + m.Name; methodClass[name] == "" {
+				t.Errorf("%s: got no class, want one", name)
+			}
+		}
+	}
 	health := healthpb.NewHealthClient(s.conn)
 	if _, err := health.Check(t.Context(), &healthpb.HealthCheckRequest{}); grpcstatus.Code(err) != codes.Unavailable {
 		t.Errorf("health check: got %v, want it restricted", err)

@@ -60,7 +60,7 @@ const streamBytes = 256 << 20
 // modelStreamInfer handles a ModelStreamInfer call.
 func (s *Server) modelStreamInfer(_ any, stream grpc.ServerStream) (err error) {
 	defer s.finish("ModelStreamInfer", &err)
-	if err := s.admit(stream.Context()); err != nil {
+	if err := s.admit(); err != nil {
 		return err
 	}
 	s.compress(stream.Context())

@@ -1,0 +1,25 @@
+package grpcserver
+
+import "slices"
+
+// recent holds the numbers of the streams that were ended last before the client
+// had ended them: what the client sent before it knew is no fault of its.
+type recent struct {
+	ids  []uint32 // a ring once it is full
+	next int
+}
+
+// maxRecent is more than a client has on their way to us for streams that are
+// over, and little memory.
+const maxRecent = 256
+
+func (r *recent) add(id uint32) {
+	if len(r.ids) < maxRecent {
+		r.ids = append(r.ids, id)
+		return
+	}
+	r.ids[r.next] = id
+	r.next = (r.next + 1) % maxRecent
+}
+
+func (r *recent) has(id uint32) bool { return slices.Contains(r.ids, id) }
