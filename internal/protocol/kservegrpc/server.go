@@ -10,6 +10,7 @@ package kservegrpc
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"sync"
