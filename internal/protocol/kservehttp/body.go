@@ -9,6 +9,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"shoal/internal/reject"
 	"shoal/internal/status"
 )
 
@@ -109,7 +110,7 @@ func (p *body) chunked(stream io.Reader, limit int64, tooLarge sizeError) error 
 		case int64(len(p.b)) > limit:
 			return tooLarge(int64(len(p.b)), limit)
 		case chunks > maxChunks:
-			return status.Errorf(status.InvalidArgument,
+			return status.Rejectf(reject.TooLarge, status.InvalidArgument,
 				"Chunked request body exceeds maximum of %d non-empty chunks. Send fewer or larger HTTP chunks.", maxChunks)
 		case err == io.EOF && ended.Bool():
 			return nil
@@ -143,13 +144,13 @@ func chunksEnded(stream io.Reader) reflect.Value {
 // bodyError puts a failure to read into words for the client.
 func bodyError(err error) error {
 	if ne, ok := err.(net.Error); ok && ne.Timeout() {
-		return &httpError{status: 408, text: "the request's body did not arrive in time; send it faster or raise --http-body-timeout-secs"}
+		return &httpError{status: 408, reason: reject.Timeout, text: "the request's body did not arrive in time; send it faster or raise --http-body-timeout-secs"}
 	}
 	switch err.(type) {
 	case *status.Error, *httpError:
 		return err
 	}
-	return &httpError{status: 400, text: "the request's body is cut short or not in valid chunks"}
+	return &httpError{status: 400, reason: reject.Malformed, text: "the request's body is cut short or not in valid chunks"}
 }
 
 // drain reads what the handler has left of a body. It reports whether all of

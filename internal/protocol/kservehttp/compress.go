@@ -11,6 +11,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zlib"
 
+	"shoal/internal/reject"
 	"shoal/internal/status"
 )
 
@@ -148,7 +149,7 @@ func (w *bodyWriter) Write(p []byte) (int, error) {
 // to limit bytes.
 func (a *inferAnswer) decompress(enc encoding, limit int64) error {
 	if len(a.body.b) == 0 {
-		return status.Errorf(status.InvalidArgument, "nothing to be decompressed")
+		return status.Rejectf(reject.Malformed, status.InvalidArgument, "nothing to be decompressed")
 	}
 	u := unpackers[enc].Get().(unpacker)
 	defer unpackers[enc].Put(u)
@@ -163,7 +164,7 @@ func (a *inferAnswer) decompress(enc encoding, limit int64) error {
 		if errors.As(err, &se) {
 			return err
 		}
-		return status.Errorf(status.InvalidArgument, "the request's body is not valid %s: %v", enc, err)
+		return status.Rejectf(reject.Malformed, status.InvalidArgument, "the request's body is not valid %s: %v", enc, err)
 	}
 	a.body.release()
 	a.body = out

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"shoal/internal/infer"
+	"shoal/internal/reject"
 )
 
 // A phase is what the goroutine that serves a connection waits for when it
@@ -118,6 +119,9 @@ func (c *conn) readFirst(p []byte) (int, error) {
 	c.head = c.head[:0]
 	c.readWithin(c.server.opt.IdleTimeout)
 	n, err := c.Conn.Read(p)
+	if isTimeout(err) {
+		c.closedBy(reject.IdleTimeout)
+	}
 	if n > 0 {
 		if !c.state.CompareAndSwap(connIdle, connBusy) {
 			return 0, net.ErrClosed
@@ -155,6 +159,9 @@ func (c *conn) Write(p []byte) (int, error) {
 		n, err := c.Conn.Write(p[done:min(len(p), done+writeStep)])
 		done += n
 		if err != nil || done == len(p) {
+			if isTimeout(err) {
+				c.closedBy(reject.WriteTimeout)
+			}
 			return done, err
 		}
 	}
@@ -166,6 +173,16 @@ func (c *conn) writeWithin(d time.Duration) {
 		c.writeBy = by
 		c.Conn.SetWriteDeadline(by)
 	}
+}
+
+// closedBy reports the limit that ends the connection.
+func (c *conn) closedBy(limit reject.Close) {
+	c.server.opt.Rejects.Closed(reject.HTTP, limit, c.RemoteAddr(), "")
+}
+
+func isTimeout(err error) bool {
+	ne, ok := err.(net.Error)
+	return ok && ne.Timeout()
 }
 
 // Close implements net.Conn. It waits a little for a client that is still

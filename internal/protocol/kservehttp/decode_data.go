@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 
+	"shoal/internal/reject"
 	"shoal/internal/status"
 	"shoal/internal/tensor"
 )
@@ -54,7 +55,7 @@ func (f dataFault) err(t tensor.Type) error {
 	case dataKind:
 		return errType("data", elementKind(t))
 	case dataDepth:
-		return status.Errorf(status.InvalidArgument, "JSON nesting depth exceeds maximum allowed limit (%d)", maxNesting)
+		return status.Rejectf(reject.Malformed, status.InvalidArgument, "JSON nesting depth exceeds maximum allowed limit (%d)", maxNesting)
 	}
 	return status.Errorf(status.Internal, "Unable to parse 'data': Shape does not match true shape of 'data' field")
 }

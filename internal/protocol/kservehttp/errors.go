@@ -6,6 +6,7 @@ import (
 	"math"
 	"strconv"
 
+	"shoal/internal/reject"
 	"shoal/internal/status"
 	"shoal/internal/tensor"
 )
@@ -33,19 +34,23 @@ type httpError struct {
 	phrase string // the reason phrase, when it is not the usual one
 	text   string
 	accept string // for the header Accept-Encoding
+	reason reject.Reason
 }
+
+// Rejection returns the reason, for reject.ReasonOf.
+func (e *httpError) Rejection() reject.Reason { return e.reason }
 
 // Error implements error.
 func (e *httpError) Error() string { return e.text }
 
 var (
-	errNoRoute   = &httpError{status: 404, text: "Not Found"}
-	errNoMethod  = &httpError{status: 405, phrase: "Not Allowed", text: "Method Not Allowed"}
-	errVersion   = &httpError{status: 505, text: "HTTP Version Not Supported"}
-	errMalformed = &httpError{status: 400, text: "the request's line or headers are no valid HTTP/1.1"}
+	errNoRoute   = &httpError{status: 404, text: "Not Found", reason: reject.UnknownRoute}
+	errNoMethod  = &httpError{status: 405, phrase: "Not Allowed", text: "Method Not Allowed", reason: reject.UnknownRoute}
+	errVersion   = &httpError{status: 505, text: "HTTP Version Not Supported", reason: reject.Unsupported}
+	errMalformed = &httpError{status: 400, text: "the request's line or headers are no valid HTTP/1.1", reason: reject.Malformed}
 	errExiting   = &httpError{status: 503, text: "Server exiting"}
 	errNotReady  = &httpError{status: 400, text: "Model version not ready"}
-	errEncoding  = &httpError{status: 501, text: "Unsupported compression type", accept: "gzip, deflate"}
+	errEncoding  = &httpError{status: 501, text: "Unsupported compression type", accept: "gzip, deflate", reason: reject.Unsupported}
 )
 
 // answer returns the status, the reason phrase and the text that err has for a
@@ -97,7 +102,7 @@ func elementKind(t tensor.Type) jsonKind {
 // answers them with 500 and clients' tests ask for that.
 
 func errSyntax(f fault, at int) error {
-	return status.Errorf(status.Internal, "failed to parse the request JSON buffer: %s at %d", faultTexts[f], at)
+	return status.Rejectf(reject.Malformed, status.Internal, "failed to parse the request JSON buffer: %s at %d", faultTexts[f], at)
 }
 
 func errMissing(member string) error {
@@ -109,7 +114,7 @@ func errType(member string, kind jsonKind) error {
 }
 
 func errJSONTooLarge(n, limit int64) error {
-	return status.Errorf(status.InvalidArgument,
+	return status.Rejectf(reject.TooLarge, status.InvalidArgument,
 		"request JSON size of %d bytes exceeds the maximum allowed input size of %d bytes. Use --http-max-input-size to increase the limit.", n, limit)
 }
 
@@ -119,34 +124,34 @@ func errShapeOverflow(input string, shape tensor.Shape) error {
 }
 
 func errRawTooLarge(n, limit int64) error {
-	return status.Errorf(status.InvalidArgument,
+	return status.Rejectf(reject.TooLarge, status.InvalidArgument,
 		"Raw input has a byte_size (%d bytes) that exceeds the maximum allowed value of %d bytes. Use --http-max-input-size to increase the limit.", n, limit)
 }
 
 func errPackedTooLarge(n, limit int64) error {
-	return status.Errorf(status.InvalidArgument,
+	return status.Rejectf(reject.TooLarge, status.InvalidArgument,
 		"compressed request body of %d bytes exceeds the maximum allowed value of %d bytes. Use --http-max-input-size to increase the limit.", n, limit)
 }
 
 func errDecompressed(limit int64) error {
-	return status.Errorf(status.InvalidArgument,
+	return status.Rejectf(reject.TooLarge, status.InvalidArgument,
 		"Decompressed data size exceeds the maximum allowed value of %d bytes. Use --http-max-input-size to increase the limit.", limit)
 }
 
 func errBodyTooLarge(n, limit int64) error {
-	return &httpError{status: 413, text: fmt.Sprintf(
+	return &httpError{status: 413, reason: reject.TooLarge, text: fmt.Sprintf(
 		"request body of %d bytes exceeds the maximum of %d bytes. Use --http-max-body-size to increase the limit.", n, limit)}
 }
 
 func errRestricted(header string) error {
-	return status.Errorf(status.PermissionDenied, "This API is restricted, expecting header '%s'", header)
+	return status.Rejectf(reject.Restricted, status.PermissionDenied, "This API is restricted, expecting header '%s'", header)
 }
 
 // errHeaderInt says that a header's value is no 32-bit integer.
 func errHeaderInt(header, value string) error {
 	if _, err := strconv.ParseInt(value, 10, 32); errors.Is(err, strconv.ErrRange) {
-		return status.Errorf(status.InvalidArgument, "Unable to parse %s, value is out of range [ %d, %d ], got: %s",
+		return status.Rejectf(reject.Malformed, status.InvalidArgument, "Unable to parse %s, value is out of range [ %d, %d ], got: %s",
 			header, math.MinInt32, math.MaxInt32, value)
 	}
-	return status.Errorf(status.InvalidArgument, "Unable to parse %s, got: %s", header, value)
+	return status.Rejectf(reject.Malformed, status.InvalidArgument, "Unable to parse %s, got: %s", header, value)
 }

@@ -8,14 +8,15 @@ import (
 
 	"shoal/internal/engine"
 	"shoal/internal/infer"
+	"shoal/internal/reject"
 	"shoal/internal/status"
 )
 
 var (
 	errNotOne = status.Errorf(status.Internal,
 		"generate expects model to produce exactly 1 response, use generate stream for model that generates various number of responses")
-	errIdentity  = status.Errorf(status.InvalidArgument, "Unsupported content-encoding, only 'identity' is supported.")
-	errNoStreams = &httpError{status: 505, text: "generate_stream needs HTTP/1.1"}
+	errIdentity  = status.Rejectf(reject.Unsupported, status.InvalidArgument, "Unsupported content-encoding, only 'identity' is supported.")
+	errNoStreams = &httpError{status: 505, text: "generate_stream needs HTTP/1.1", reason: reject.Unsupported}
 )
 
 const eventsType = "text/event-stream; charset=utf-8"
@@ -85,7 +86,7 @@ func (h *handler) receiveGenerate(ctx *fasthttp.RequestCtx, c *conn, rt route) (
 	if err == nil && h.forward != nil {
 		err = forwardHeaders(r, ctx.Request.Header.RawHeaders(), h.forward)
 	}
-	return v, a, err
+	return v, a, status.Reject(reject.BadInput, err)
 }
 
 // generateStream answers a request in the short form with an event for each

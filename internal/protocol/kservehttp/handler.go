@@ -15,6 +15,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"shoal/internal/engine"
+	"shoal/internal/reject"
 	"shoal/internal/status"
 )
 
@@ -26,6 +27,7 @@ type handler struct {
 	forward  *regexp.Regexp
 	restrict restrictions
 	log      *slog.Logger
+	rejects  *reject.Counter
 	closing  *atomic.Bool
 }
 
@@ -174,6 +176,7 @@ func twoLengths(hdr *fasthttp.RequestHeader) bool {
 func (h *handler) fail(ctx *fasthttp.RequestCtx, err error) {
 	h.logCause(ctx, err)
 	code, phrase, text := answer(err)
+	h.rejected(ctx, reject.ReasonOf(err), text)
 	resp := &ctx.Response
 	resp.ResetBody() // not Reset, which would bring the default headers back
 	resp.SetStatusCode(code)
@@ -186,6 +189,20 @@ func (h *handler) fail(ctx *fasthttp.RequestCtx, err error) {
 	resp.Header.SetContentType(jsonType)
 	var room [512]byte
 	resp.SetBody(appendError(room[:0], text))
+}
+
+// rejected reports a request that no model got to see.
+func (h *handler) rejected(ctx *fasthttp.RequestCtx, reason reject.Reason, text string) {
+	if reason == reject.None {
+		return
+	}
+	rt := parseRoute(ctx.Request.Header.RequestURI())
+	h.rejects.Request(reject.Request{
+		Protocol: reject.HTTP, Client: ctx.RemoteAddr(), Model: rt.model, Version: rt.version, Reason: reason, Text: text,
+	})
+	if reason == reject.Timeout {
+		h.rejects.Closed(reject.HTTP, reject.ReadTimeout, ctx.RemoteAddr(), text)
+	}
 }
 
 // logCause logs the private cause of a failure of ours.
@@ -217,6 +234,9 @@ func (h *handler) malformed(ctx *fasthttp.RequestCtx, err error) {
 		return
 	}
 	c.mute = true
+	if len(c.head) > 0 {
+		h.rejected(ctx, reject.Malformed, "")
+	}
 }
 
 func malformedAnswer(c *conn, err error) error {
@@ -226,9 +246,9 @@ func malformedAnswer(c *conn, err error) error {
 	case len(c.head) == 0:
 		return nil
 	case errors.As(err, &small):
-		return &httpError{status: 431, text: "the request's headers are too large; send fewer or raise --http-max-header-size"}
+		return &httpError{status: 431, reason: reject.TooLarge, text: "the request's headers are too large; send fewer or raise --http-max-header-size"}
 	case errors.As(err, &ne) && ne.Timeout():
-		return &httpError{status: 408, text: "the request did not arrive in time; send it faster or raise --http-header-timeout-secs"}
+		return &httpError{status: 408, reason: reject.Timeout, text: "the request did not arrive in time; send it faster or raise --http-header-timeout-secs"}
 	}
 	line, headers, _ := bytes.Cut(c.head, []byte("\r\n"))
 	if fields := bytes.Split(line, []byte(" ")); len(fields) != 3 || !bytes.HasPrefix(fields[2], []byte("HTTP/")) {

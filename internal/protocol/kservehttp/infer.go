@@ -6,6 +6,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"shoal/internal/engine"
+	"shoal/internal/reject"
 	"shoal/internal/status"
 )
 
@@ -18,7 +19,7 @@ func (h *handler) infer(ctx *fasthttp.RequestCtx, c *conn, rt route) error {
 		return err
 	}
 	if v.Config().GetModelTransactionPolicy().GetDecoupled() {
-		return status.Errorf(status.Unsupported, "HTTP end point doesn't support models with decoupled transaction policy")
+		return status.Rejectf(reject.Unsupported, status.Unsupported, "HTTP end point doesn't support models with decoupled transaction policy")
 	}
 	a := newAnswer()
 	sent := false
@@ -53,13 +54,11 @@ func (h *handler) run(ctx *fasthttp.RequestCtx, c *conn, v *engine.Version, a *i
 		a.allBinary = d.allBinary
 		d.release()
 	}
-	if err != nil {
-		return err
+	if err == nil && h.forward != nil {
+		err = forwardHeaders(r, ctx.Request.Header.RawHeaders(), h.forward)
 	}
-	if h.forward != nil {
-		if err := forwardHeaders(r, ctx.Request.Header.RawHeaders(), h.forward); err != nil {
-			return err
-		}
+	if err != nil {
+		return status.Reject(reject.BadInput, err)
 	}
 	if err := v.Infer(c.ctx, r); err != nil {
 		return err
@@ -110,7 +109,7 @@ func (h *handler) receiveInfer(ctx *fasthttp.RequestCtx, c *conn, a *inferAnswer
 	case value == nil:
 		return n, nil
 	case json < 0 || json > n:
-		return 0, status.Errorf(status.InvalidArgument, "inference header size should be in range (0, %d), got: %d", n, json)
+		return 0, status.Rejectf(reject.Malformed, status.InvalidArgument, "inference header size should be in range (0, %d), got: %d", n, json)
 	}
 	return json, nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"shoal/internal/infer"
+	"shoal/internal/reject"
 )
 
 // accept serves every connection that l takes, each by a goroutine of its own,
@@ -54,7 +55,8 @@ func (s *Server) admit(nc net.Conn) *conn {
 		s.mu.Unlock()
 		c.ctx.Leave()
 		if full {
-			turnAway(nc, s.opt.MaxConnections)
+			text := turnAway(nc, s.opt.MaxConnections)
+			s.opt.Rejects.Closed(reject.HTTP, reject.MaxConnections, nc.RemoteAddr(), text)
 		}
 		nc.Close()
 		return nil
@@ -67,14 +69,16 @@ func (s *Server) admit(nc net.Conn) *conn {
 	return c
 }
 
-// turnAway answers a client that is one too many. Its request is not read.
-func turnAway(nc net.Conn, limit int) {
-	body := appendError(nil, "the server has "+strconv.Itoa(limit)+
-		" connections, as many as it may; try again later or raise --http-max-connections")
+// turnAway answers a client that is one too many and returns what it was told.
+// Its request is not read.
+func turnAway(nc net.Conn, limit int) string {
+	text := "the server has " + strconv.Itoa(limit) + " connections, as many as it may; try again later or raise --http-max-connections"
+	body := appendError(nil, text)
 	head := "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: " +
 		strconv.Itoa(len(body)) + "\r\n\r\n"
 	nc.SetWriteDeadline(time.Now().Add(time.Second))
 	nc.Write(append([]byte(head), body...))
+	return text
 }
 
 // forget drops a connection that is closed.

@@ -49,7 +49,7 @@ func Start(opt Options, eng *engine.Engine, listeners ...net.Listener) (*Server,
 	h := &handler{
 		engine: eng, maxInput: s.opt.MaxInputSize, maxBody: s.opt.MaxBodySize,
 		forward: s.opt.Forward, restrict: newRestrictions(s.opt.Restrictions),
-		log: s.opt.Log, closing: &s.closing,
+		rejects: s.opt.Rejects, log: s.opt.Log, closing: &s.closing,
 	}
 	s.http = &fasthttp.Server{
 		Handler: h.serve, ErrorHandler: h.malformed, HeaderReceived: h.header, ExpectHandler: h.expect,
