@@ -5,7 +5,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
-	"google.golang.org/grpc/status"
+
+	"shoal/internal/reject"
 )
 
 // prefixLen is the length of what stands before each message: whether it is
@@ -41,10 +42,10 @@ func (a *assembly) begin(limit int) {
 	n := binary.BigEndian.Uint32(a.prefix[1:])
 	switch {
 	case int64(n) > int64(limit):
-		a.fault = status.Errorf(codes.ResourceExhausted, "grpc: received message larger than max (%d vs. %d)", n, limit)
+		a.fault = rejectf(reject.TooLarge, codes.ResourceExhausted, "grpc: received message larger than max (%d vs. %d)", n, limit)
 		return
 	case a.prefix[0] > 1:
-		a.fault = status.Errorf(codes.Internal, "grpc: received unexpected payload format %d", a.prefix[0])
+		a.fault = rejectf(reject.Malformed, codes.Internal, "grpc: received unexpected payload format %d", a.prefix[0])
 		return
 	}
 	a.left, a.got = int(n), 0

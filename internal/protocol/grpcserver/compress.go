@@ -11,6 +11,8 @@ import (
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
+
+	"shoal/internal/reject"
 )
 
 // decompress returns the bytes of a compressed message, of which there may be
@@ -20,7 +22,7 @@ func decompress(by encoding.Compressor, data mem.BufferSlice, limit int, pool me
 	defer func() { _ = r.Close() }()
 	z, err := by.Decompress(r)
 	if err != nil {
-		return nil, status.Errorf(codes.Internal, "grpc: failed to decompress the message: %v", err)
+		return nil, rejectf(reject.Malformed, codes.Internal, "grpc: failed to decompress the message: %v", err)
 	}
 	if closer, ok := z.(io.Closer); ok {
 		defer func() { _ = closer.Close() }()
@@ -29,10 +31,10 @@ func decompress(by encoding.Compressor, data mem.BufferSlice, limit int, pool me
 	switch {
 	case err != nil:
 		out.Free()
-		return nil, status.Errorf(codes.Internal, "grpc: failed to read decompressed data: %v", err)
+		return nil, rejectf(reject.Malformed, codes.Internal, "grpc: failed to read decompressed data: %v", err)
 	case out.Len() > limit:
 		out.Free()
-		return nil, status.Errorf(codes.ResourceExhausted, "grpc: received message after decompression larger than max %d", limit)
+		return nil, rejectf(reject.TooLarge, codes.ResourceExhausted, "grpc: received message after decompression larger than max %d", limit)
 	}
 	return out, nil
 }

@@ -3,7 +3,6 @@ package grpcserver
 import (
 	"bytes"
 	"errors"
-	"io"
 	"net"
 	"sync"
 	"time"
@@ -103,16 +102,14 @@ const lingerTime = time.Second
 func (c *conn) serve() {
 	defer c.end()
 	if err := c.handshake(); err != nil {
-		if !errors.Is(err, io.EOF) {
-			c.server.opt.Log.Debug("gRPC connection refused", "client", c.nc.RemoteAddr().String(), "err", err)
-		}
+		c.refused(err)
 		return
 	}
 	c.startKeepalive()
 	err := c.read()
 	var fault connError
 	if errors.As(err, &fault) {
-		c.server.opt.Log.Debug("gRPC connection ended", "client", c.nc.RemoteAddr().String(), "err", err)
+		c.faulty(fault)
 		c.abort(fault)
 		c.in.drain()
 	}
@@ -127,7 +124,7 @@ func (c *conn) handshake() error {
 	if creds := c.server.opt.Credentials; creds != nil {
 		nc, info, err := creds.ServerHandshake(raw)
 		if err != nil {
-			return err
+			return &tlsError{err}
 		}
 		c.mu.Lock()
 		c.nc, c.peer.AuthInfo = nc, info

@@ -6,15 +6,16 @@ import (
 
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
+
+	"shoal/internal/reject"
 )
 
 // What is wrong with the messages of a call.
 var (
-	errBrokenOff = status.Error(codes.Internal, io.ErrUnexpectedEOF.Error())
-	errNoMessage = status.Error(codes.Internal, "cardinality violation: received no request message from non-client-streaming RPC")
-	errMessages  = status.Error(codes.Internal, "cardinality violation: received multiple request messages for non-client-streaming RPC")
-	errFlag      = status.Error(codes.Internal, "grpc: compressed flag set with identity or empty encoding")
+	errBrokenOff = rejectf(reject.Malformed, codes.Internal, "%v", io.ErrUnexpectedEOF)
+	errNoMessage = rejectf(reject.Malformed, codes.Internal, "cardinality violation: received no request message from non-client-streaming RPC")
+	errMessages  = rejectf(reject.Malformed, codes.Internal, "cardinality violation: received multiple request messages for non-client-streaming RPC")
+	errFlag      = rejectf(reject.Malformed, codes.Internal, "grpc: compressed flag set with identity or empty encoding")
 )
 
 func (c *conn) onData(h frameHeader) error {
@@ -196,7 +197,7 @@ func (c *call) decode(m message, v any) error {
 	}
 	defer m.data.Free()
 	if err := c.conn.server.opt.Codec.Unmarshal(m.data, v); err != nil {
-		return status.Errorf(codes.Internal, "grpc: failed to unmarshal the received message: %v", err)
+		return rejectf(reject.Malformed, codes.Internal, "grpc: failed to unmarshal the received message: %v", err)
 	}
 	return nil
 }

@@ -7,6 +7,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc/encoding"
+
+	"shoal/internal/reject"
 )
 
 // pings is how a client pings. It belongs to the goroutine that reads.
@@ -48,6 +50,7 @@ func (c *conn) onPing(h frameHeader) error {
 	c.mu.Unlock()
 	c.throttle()
 	if c.pings.count(time.Now(), answered, c.pingInterval(calls)) {
+		c.closedBy(reject.TooManyPings, "")
 		return connError{http2.ErrCodeEnhanceYourCalm, "too_many_pings"}
 	}
 	return nil
@@ -111,6 +114,7 @@ func (c *conn) silent() {
 		c.silenceTimer.Reset(k.Timeout)
 	default:
 		c.mu.Unlock()
+		c.closedBy(reject.KeepaliveTimeout, "")
 		c.end()
 		return
 	}

@@ -50,7 +50,7 @@ func (c *conn) onContinuation(h frameHeader) error {
 		return err
 	}
 	if hd.frames++; len(hd.block)+len(p) > maxHeaderBlock || hd.frames > maxHeaderFrames {
-		return connError{http2.ErrCodeEnhanceYourCalm, "a header is too large"}
+		return c.headerTooLarge()
 	}
 	hd.block = append(hd.block, p...)
 	if !h.flags.Has(http2.FlagContinuationEndHeaders) {
@@ -67,7 +67,7 @@ func (c *conn) fragment(h frameHeader) ([]byte, error) {
 	case h.length <= inputSize/2:
 		return c.in.take(h.length)
 	case h.length > maxHeaderBlock:
-		return nil, connError{http2.ErrCodeEnhanceYourCalm, "a header is too large"}
+		return nil, c.headerTooLarge()
 	}
 	b := make([]byte, h.length)
 	return b, c.in.fill(b)
@@ -90,10 +90,14 @@ func (c *conn) header(id uint32, block []byte, endStream bool) error {
 	c.lastID = id
 	c.mu.Unlock()
 	if r.malformed {
+		c.rejected(reject.Malformed, "the header of a call is malformed")
 		c.reset(id, http2.ErrCodeProtocol)
 		return nil
 	}
-	s, crowded := c.open(id, r, endStream)
+	s, refused, crowded := c.open(id, r, endStream)
+	if refused != nil {
+		c.rejected(refused.reason, refused.status.Message())
+	}
 	if s != nil {
 		c.begin(s, endStream)
 	}
@@ -137,20 +141,24 @@ var (
 	errCancelled = status.Error(codes.Canceled, context.Canceled.Error())
 )
 
-// open makes a call of a request, or answers it at once and returns nil. It
-// also says whether the reader must wait.
-func (c *conn) open(id uint32, r *request, endStream bool) (_ *call, crowded bool) {
+// open makes a call of a request, or refuses it at once. It also says whether
+// the reader must wait. Both are nil when the connection takes no more calls.
+func (c *conn) open(id uint32, r *request, endStream bool) (_ *call, _ *refusal, crowded bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	crowded = c.crowdedLocked()
 	limit := c.server.opt.MaxStreams
 	switch {
 	case c.state >= connLingering:
-		return nil, false
-	case c.state != connOpen, limit > 0 && len(c.streams)+c.cutOff >= int(limit):
+		return nil, nil, false
+	case c.state != connOpen:
 		c.early.add(id)
 		c.putLocked(appendNumber(c.out.buf, http2.FrameRSTStream, id, uint32(http2.ErrCodeRefusedStream)))
-		return nil, crowded
+		return nil, nil, crowded
+	case limit > 0 && len(c.streams)+c.cutOff >= int(limit):
+		c.early.add(id)
+		c.putLocked(appendNumber(c.out.buf, http2.FrameRSTStream, id, uint32(http2.ErrCodeRefusedStream)))
+		return nil, &refusalStreams, crowded
 	}
 	refusal := r.refusal
 	if refusal == nil && r.timed && r.timeout <= 0 {
@@ -161,10 +169,7 @@ func (c *conn) open(id uint32, r *request, endStream bool) (_ *call, crowded boo
 		c.refuseLocked(id, r, refusal, endStream)
 		c.control += c.out.size - before
 		c.kickLocked()
-		c.server.opt.Rejects.Request(reject.Request{
-			Protocol: reject.GRPC, Client: c.peer.Addr, Version: reject.NoVersion, Reason: refusal.reason, Text: refusal.status.Message(),
-		})
-		return nil, crowded
+		return nil, refusal, crowded
 	}
 	s := &call{conn: c, id: id, req: r, remoteClosed: endStream, inWindow: streamWindow, outWindow: c.settings.window}
 	s.Bind((*callContext)(s))
@@ -175,10 +180,20 @@ func (c *conn) open(id uint32, r *request, endStream bool) (_ *call, crowded boo
 	if r.timed {
 		s.limit(r.timeout)
 	}
-	return s, crowded
+	return s, nil, crowded
 }
 
-var refusalDeadline = refusal{200, status.Convert(errDeadline), reject.None}
+var (
+	// A call that is too late as it comes is not the server's to reject.
+	refusalDeadline = refusal{200, status.Convert(errDeadline), reject.None}
+	refusalStreams  = refusal{status: status.New(codes.Unavailable, "the connection has as many calls as it may"), reason: reject.Overloaded}
+)
+
+// headerTooLarge ends a connection whose client sends more of a header than fits.
+func (c *conn) headerTooLarge() error {
+	c.rejected(reject.TooLarge, "a header is too large")
+	return connError{http2.ErrCodeEnhanceYourCalm, "a header is too large"}
+}
 
 // begin has the call run, unless its message must come first.
 func (c *conn) begin(s *call, endStream bool) {

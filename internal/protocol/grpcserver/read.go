@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 
 	"golang.org/x/net/http2"
+
+	"shoal/internal/reject"
 )
 
 // read handles frames until the connection ends, and returns why.
@@ -201,6 +203,7 @@ func (c *conn) onSettings(h frameHeader) error {
 	case ack && h.length != 0, h.length%settingLen != 0:
 		return connError{http2.ErrCodeFrameSize, "SETTINGS has a wrong length"}
 	case h.length > minMaxFrame:
+		c.closedBy(reject.TooMuchWork, "too many settings")
 		return connError{http2.ErrCodeEnhanceYourCalm, "too many settings"}
 	case ack:
 		return nil

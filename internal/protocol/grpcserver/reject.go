@@ -44,28 +44,38 @@ func (c *conn) closedBy(limit reject.Close, text string) {
 	c.server.opt.Rejects.Closed(reject.GRPC, limit, c.nc.RemoteAddr(), text)
 }
 
-// failed reports why the server ends a connection, when a limit that was
-// reported is not the reason. A client that hangs up is none.
-func (c *conn) failed(err error) {
+// refused reports a handshake that failed. A client that hangs up meanwhile,
+// as probes of the port do, is not reported.
+func (c *conn) refused(err error) {
+	var ne net.Error
 	var fault connError
+	var insecure *tlsError
 	switch {
+	case errors.As(err, &ne) && ne.Timeout():
+		c.closedBy(reject.HandshakeTimeout, err.Error())
+	case errors.Is(err, io.EOF):
+	case errors.As(err, &insecure):
+		c.rejected(reject.Unauthenticated, err.Error())
 	case errors.As(err, &fault):
-		if fault.code != http2.ErrCodeEnhanceYourCalm {
-			c.rejected(reject.Malformed, fault.text)
-		}
+		c.faulty(fault)
 	case errors.Is(err, errPreface):
 		c.rejected(reject.Malformed, err.Error())
 	}
 }
 
-// unsecured reports why a handshake failed.
-func (c *conn) unsecured(err error) {
-	var ne net.Error
-	switch {
-	case errors.As(err, &ne) && ne.Timeout():
-		c.closedBy(reject.HandshakeTimeout, err.Error())
-	case errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed):
-	default:
-		c.rejected(reject.Unauthenticated, err.Error())
+// faulty reports what a client did against HTTP/2. Whoever finds that it is too
+// much of something reports that.
+func (c *conn) faulty(fault connError) {
+	if fault.code != http2.ErrCodeEnhanceYourCalm {
+		c.rejected(reject.Malformed, fault.text)
 	}
 }
+
+// A tlsError is why a connection could not be secured.
+type tlsError struct{ err error }
+
+// Error implements error.
+func (e *tlsError) Error() string { return "TLS handshake: " + e.err.Error() }
+
+// Unwrap returns the cause.
+func (e *tlsError) Unwrap() error { return e.err }

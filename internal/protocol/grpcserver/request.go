@@ -34,7 +34,7 @@ type request struct {
 
 	malformed bool     // against HTTP/2: the stream is reset
 	refusal   *refusal // against gRPC: answered at once
-	failure   *status.Status
+	failure   *rejection
 	once      sync.Once
 	md        metadata.MD
 }
@@ -75,12 +75,16 @@ func (s *Server) parseRequest(fields []hpack.HeaderField) *request {
 }
 
 func (r *request) refuse(httpStatus int, code codes.Code, format string, args ...any) {
-	r.refusal = &refusal{httpStatus, status.Newf(code, format, args...), reject.None}
+	reason := reject.Malformed
+	if httpStatus == http.StatusRequestHeaderFieldsTooLarge {
+		reason = reject.TooLarge
+	}
+	r.refusal = &refusal{httpStatus, status.Newf(code, format, args...), reason}
 }
 
 // route finds the method and what its messages are compressed with, or says why
 // not.
-func (s *Server) route(r *request) *status.Status {
+func (s *Server) route(r *request) *rejection {
 	if r.method = s.methods[r.path]; r.method == nil {
 		return s.unknown(r.path)
 	}
@@ -95,23 +99,23 @@ func (s *Server) route(r *request) *status.Status {
 	}
 	if r.decompressor = encoding.GetCompressor(r.encoding); r.decompressor == nil {
 		r.method = nil
-		return status.Newf(codes.Unimplemented, "grpc: Decompressor is not installed for grpc-encoding %q", r.encoding)
+		return rejectf(reject.Unsupported, codes.Unimplemented, "grpc: Decompressor is not installed for grpc-encoding %q", r.encoding)
 	}
 	return nil
 }
 
 // unknown says what is wrong with a path.
-func (s *Server) unknown(path string) *status.Status {
+func (s *Server) unknown(path string) *rejection {
 	rest, ok := strings.CutPrefix(path, "/")
 	at := strings.LastIndex(rest, "/")
 	if !ok || at < 0 {
-		return status.Newf(codes.Unimplemented, "malformed method name: %q", path)
+		return rejectf(reject.UnknownRoute, codes.Unimplemented, "malformed method name: %q", path)
 	}
 	name, m := rest[:at], rest[at+1:]
 	if _, ok := s.services[name]; !ok {
-		return status.Newf(codes.Unimplemented, "unknown service %v", name)
+		return rejectf(reject.UnknownRoute, codes.Unimplemented, "unknown service %v", name)
 	}
-	return status.Newf(codes.Unimplemented, "unknown method %v for service %v", m, name)
+	return rejectf(reject.UnknownRoute, codes.Unimplemented, "unknown method %v for service %v", m, name)
 }
 
 // requestParse is what is known of a header while it is read.

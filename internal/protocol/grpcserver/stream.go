@@ -10,6 +10,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"shoal/internal/reject"
 )
 
 // run runs the call's handler and sends what it returns.
@@ -17,11 +19,11 @@ func (c *call) run(w *worker) {
 	s := c.conn.server
 	defer s.handlers.Done()
 	defer c.conn.left(c)
-	if st := c.req.failure; st != nil {
+	if failure := c.req.failure; failure != nil {
 		if c.req.encoding != "" && s.methods[c.req.path] != nil {
 			c.setTrailer(metadata.Pairs("grpc-accept-encoding", acceptedEncodings()))
 		}
-		c.conn.finish(c, st)
+		c.finish(failure)
 		return
 	}
 	if c.req.method.unary != nil {
@@ -29,23 +31,32 @@ func (c *call) run(w *worker) {
 		c.end()
 		return
 	}
-	c.conn.finish(c, statusOf(c.handleStream()))
+	c.finish(c.handleStream())
 	c.cut() // what the handler started may wait
 }
 
 func (c *call) runUnary(w *worker) {
 	reply, err := c.handleUnary(w)
 	if err != nil {
-		c.conn.finish(c, statusOf(err))
+		c.finish(err)
 		return
 	}
 	data, compressed, err := c.encode(reply)
 	if err != nil {
-		c.conn.finish(c, statusOf(err))
+		c.finish(err)
 		return
 	}
 	c.conn.answer(c, data, compressed)
 	data.Free()
+}
+
+// finish answers a call with what its handler returned in place of a message.
+func (c *call) finish(err error) {
+	st := statusOf(err)
+	if reason := reject.ReasonOf(err); reason != reject.None {
+		c.conn.rejected(reason, st.Message())
+	}
+	c.conn.finish(c, st)
 }
 
 // handleUnary calls the handler of a call with one message each way.

@@ -55,7 +55,7 @@ func (d *decoupled) fail(v *engine.Version, err error, last bool) error {
 		r.resp.Model, r.resp.Version, r.final = v.Name(), v.Number(), finalMark(last)
 	}
 	p := part{last: last}
-	p.reply, p.err = d.failure(r, err)
+	p.reply, p.err = d.failure(d.m, r, err)
 	return d.give(p)
 }
 

@@ -8,13 +8,18 @@ import (
 	"google.golang.org/grpc"
 	grpcstatus "google.golang.org/grpc/status"
 
+	"shoal/internal/reject"
 	"shoal/internal/status"
 )
 
 // intercept stands around every unary call but inference.
 func (s *Server) intercept(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
 	defer s.finish(info.FullMethod, &err)
-	return handler(ctx, req)
+	resp, err = handler(ctx, req)
+	if err != nil {
+		s.rejectedCall(ctx, req, err)
+	}
+	return resp, err
 }
 
 // finish turns what a call ended with, a panic included, into what the client
@@ -51,16 +56,19 @@ func (s *Server) logFault(method string, err error) {
 }
 
 // admit lets an inference call in, or says why not.
-func (s *Server) admit() error {
+func (s *Server) admit(ctx context.Context) (err error) {
 	select {
 	case <-s.closing:
-		return errClosing
+		err = errClosing
 	default:
 	}
 	if s.engine.Stopping() {
-		return errClosing
+		err = errClosing
 	}
-	return nil
+	if err != nil {
+		s.rejected(ctx, "", "", err)
+	}
+	return err
 }
 
-var errClosing = status.Errorf(status.Unavailable, "GRPC server is shutting down and has stopped accepting new requests.")
+var errClosing = status.Rejectf(reject.NotReady, status.Unavailable, "GRPC server is shutting down and has stopped accepting new requests.")

@@ -11,6 +11,7 @@ import (
 	"shoal/internal/engine"
 	"shoal/internal/infer"
 	"shoal/internal/protocol/grpcserver"
+	"shoal/internal/reject"
 	"shoal/internal/status"
 )
 
@@ -18,7 +19,7 @@ import (
 // handler, whose messages would be copied.
 func (s *Server) modelInfer(_ any, ctx context.Context, read func(any) error, _ grpc.UnaryServerInterceptor) (_ any, err error) {
 	defer s.finish("ModelInfer", &err)
-	if err := s.admit(); err != nil {
+	if err := s.admit(ctx); err != nil {
 		return nil, err
 	}
 	m := newMessage()
@@ -36,13 +37,18 @@ func (s *Server) modelInfer(_ any, ctx context.Context, read func(any) error, _ 
 // infer answers a message, which it releases.
 func (s *Server) infer(ctx context.Context, m *message) (_ *encoded, err error) {
 	defer m.release()
+	defer func() {
+		if err != nil {
+			s.rejected(ctx, m.model, m.version, err)
+		}
+	}()
 	defer catch(&err)
 	v, err := s.version(m)
 	if err != nil {
 		return nil, err
 	}
 	if v.Config().GetModelTransactionPolicy().GetDecoupled() {
-		return nil, status.Errorf(status.Unsupported, "ModelInfer RPC doesn't support models with decoupled transaction policy")
+		return nil, status.Rejectf(reject.Unsupported, status.Unsupported, "ModelInfer RPC doesn't support models with decoupled transaction policy")
 	}
 	if err := s.fill(ctx, m); err != nil {
 		return nil, err
@@ -92,7 +98,7 @@ func beforeDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 func (s *Server) version(m *message) (*engine.Version, error) {
 	n, err := parseVersion(m.version)
 	if err != nil {
-		return nil, err
+		return nil, status.Reject(reject.BadInput, err)
 	}
 	m.req.Model, m.req.Version = m.model, n
 	return s.engine.Version(m.model, n)
@@ -102,10 +108,10 @@ func (s *Server) version(m *message) (*engine.Version, error) {
 func (s *Server) fill(ctx context.Context, m *message) error {
 	if s.opt.ForwardHeaders != nil {
 		if err := s.forward(ctx, m); err != nil {
-			return err
+			return status.Reject(reject.BadInput, err)
 		}
 	}
-	return m.fill(s.engine.SharedMemory())
+	return status.Reject(reject.BadInput, m.fill(s.engine.SharedMemory()))
 }
 
 // forward gives the model the metadata that the operator chose.

@@ -60,7 +60,7 @@ const streamBytes = 256 << 20
 // modelStreamInfer handles a ModelStreamInfer call.
 func (s *Server) modelStreamInfer(_ any, stream grpc.ServerStream) (err error) {
 	defer s.finish("ModelStreamInfer", &err)
-	if err := s.admit(); err != nil {
+	if err := s.admit(stream.Context()); err != nil {
 		return err
 	}
 	s.compress(stream.Context())
@@ -212,7 +212,7 @@ func (st *inferStream) run(m *message, v *engine.Version, err error, a, before *
 		a.reply, err = st.try(m, v, &at)
 	}
 	if err != nil {
-		a.reply, a.err = st.failure(reply{resp: &at, id: m.id}, err)
+		a.reply, a.err = st.failure(m, reply{resp: &at, id: m.id}, err)
 	}
 	asked := a.size
 	if a.size = a.reply.len(); a.size != asked {
@@ -231,9 +231,10 @@ func (st *inferStream) await(before *answer) {
 	}
 }
 
-// failure returns what becomes of an error: a message that says so in r, or the
+// failure returns what becomes of m's error: a message that says so in r, or the
 // error again when it must end the stream.
-func (st *inferStream) failure(r reply, err error) (*encoded, error) {
+func (st *inferStream) failure(m *message, r reply, err error) (*encoded, error) {
+	st.server.rejected(st.ctx, m.model, m.version, err)
 	if executed := r.resp.Model != ""; executed && st.grpcErrors {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package kservehttp
 
 import (
+	"bytes"
 	"io"
 	"net"
 	"sync/atomic"
@@ -173,6 +174,15 @@ func (c *conn) writeWithin(d time.Duration) {
 		c.writeBy = by
 		c.Conn.SetWriteDeadline(by)
 	}
+}
+
+// target returns what the current request is for. uri is what fasthttp made of
+// it: "/" for a request that did not arrive as a whole.
+func (c *conn) target(uri []byte) []byte {
+	if fields := bytes.SplitN(c.head, []byte(" "), 3); len(fields) == 3 && string(uri) == "/" {
+		return fields[1]
+	}
+	return uri
 }
 
 // closedBy reports the limit that ends the connection.

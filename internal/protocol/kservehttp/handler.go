@@ -196,7 +196,7 @@ func (h *handler) rejected(ctx *fasthttp.RequestCtx, reason reject.Reason, text 
 	if reason == reject.None {
 		return
 	}
-	rt := parseRoute(ctx.Request.Header.RequestURI())
+	rt := parseRoute(ctx.Conn().(*conn).target(ctx.Request.Header.RequestURI()))
 	h.rejects.Request(reject.Request{
 		Protocol: reject.HTTP, Client: ctx.RemoteAddr(), Model: rt.model, Version: rt.version, Reason: reason, Text: text,
 	})

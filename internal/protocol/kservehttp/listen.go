@@ -40,9 +40,7 @@ func (s *Server) accept(l net.Listener) {
 // serve answers the requests on c until it is closed.
 func (s *Server) serve(c *conn) {
 	defer s.forget(c)
-	if err := s.http.ServeConn(c); err != nil {
-		s.opt.Log.Debug("connection ended", "client", c.RemoteAddr(), "err", err)
-	}
+	_ = s.http.ServeConn(c) // what matters of its end is reported where it is known
 }
 
 // admit makes a connection one of the server's, or turns it away.

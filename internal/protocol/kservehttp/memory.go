@@ -7,6 +7,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"shoal/internal/reject"
 	"shoal/internal/shm"
 	"shoal/internal/status"
 )
@@ -96,13 +97,13 @@ func (h *handler) registerSystem(ctx *fasthttp.RequestCtx, c *conn, memory *shm.
 	case g.key == absent:
 		return errNoField("key")
 	case g.key == wrong:
-		return status.Errorf(status.Internal, "%s", kindString)
+		return status.Rejectf(reject.BadInput, status.Internal, "%s", kindString)
 	case g.offset == wrong:
-		return status.Errorf(status.Internal, "%s", kindUint)
+		return status.Rejectf(reject.BadInput, status.Internal, "%s", kindUint)
 	case g.size == absent:
 		return errNoField("byte_size")
 	case g.size == wrong:
-		return status.Errorf(status.Internal, "%s", kindUint)
+		return status.Rejectf(reject.BadInput, status.Internal, "%s", kindUint)
 	}
 	// The name is part of the request's memory; the registry keeps it.
 	if err := memory.Register(strings.Clone(region), g.keyText, g.offsetBytes, g.length); err != nil {
@@ -113,7 +114,7 @@ func (h *handler) registerSystem(ctx *fasthttp.RequestCtx, c *conn, memory *shm.
 }
 
 func errNoField(name string) error {
-	return status.Errorf(status.InvalidArgument, "Shared memory register request has no '%s' field", name)
+	return status.Rejectf(reject.BadInput, status.InvalidArgument, "Shared memory register request has no '%s' field", name)
 }
 
 // cudaHandleSize is the size of a handle to a GPU's memory.
@@ -129,7 +130,7 @@ func (h *handler) registerCUDA(ctx *fasthttp.RequestCtx, c *conn, region string)
 		return err
 	}
 	missing := func(name string) error {
-		return status.Errorf(status.Internal, "attempt to access non-existing object member '%s'", name)
+		return status.Rejectf(reject.BadInput, status.Internal, "attempt to access non-existing object member '%s'", name)
 	}
 	switch {
 	case !g.hasHandle:
@@ -141,12 +142,12 @@ func (h *handler) registerCUDA(ctx *fasthttp.RequestCtx, c *conn, region string)
 	case g.device == absent:
 		return missing("device_id")
 	case g.size == wrong || g.device == wrong:
-		return status.Errorf(status.Internal, "%s", kindUint)
+		return status.Rejectf(reject.BadInput, status.Internal, "%s", kindUint)
 	}
 	if raw, err := base64.StdEncoding.DecodeString(g.handle); err != nil || len(raw) != cudaHandleSize {
-		return status.Errorf(status.InvalidArgument, "'raw_handle' must be a valid base64 encoded cudaIpcMemHandle_t")
+		return status.Rejectf(reject.BadInput, status.InvalidArgument, "'raw_handle' must be a valid base64 encoded cudaIpcMemHandle_t")
 	}
-	return status.Errorf(status.InvalidArgument, "failed to register CUDA shared memory region: '%s', GPUs not supported", region)
+	return status.Rejectf(reject.BadInput, status.InvalidArgument, "failed to register CUDA shared memory region: '%s', GPUs not supported", region)
 }
 
 // readRegistration reads the body of a register request.

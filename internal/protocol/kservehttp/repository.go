@@ -8,6 +8,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"shoal/internal/engine"
+	"shoal/internal/reject"
 	"shoal/internal/status"
 )
 
@@ -19,7 +20,7 @@ func (h *handler) index(ctx *fasthttp.RequestCtx, c *conn) error {
 		if name == "ready" {
 			readyOnly = s.peek() == 't'
 			if !readyOnly && s.peek() != 'f' {
-				bad = status.Errorf(status.InvalidArgument, "Invalid value for 'ready': expected a boolean")
+				bad = status.Rejectf(reject.BadInput, status.InvalidArgument, "Invalid value for 'ready': expected a boolean")
 			}
 		}
 		return s.skip()
@@ -67,7 +68,7 @@ func (h *handler) load(ctx *fasthttp.RequestCtx, c *conn, rt route) error {
 	var bad error
 	err := h.jsonBody(ctx, c, parameters(func(s *scanner, name string) bool {
 		if name != "config" && !strings.HasPrefix(name, "file:") {
-			bad = status.Errorf(status.Internal, "unexpected error on creating Triton parameter")
+			bad = status.Rejectf(reject.BadInput, status.Internal, "unexpected error on creating Triton parameter")
 		}
 		return s.skip()
 	}))
