@@ -53,13 +53,14 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	if errors.As(err, &exit) {
 		return exit.code
 	}
-	fmt.Fprintf(stderr, "%s: %v\n", name, err)
+	text, code := fmt.Sprintf("%s: %v\n", name, err), exitFailed
 	var misuse *misuseError
 	if errors.As(err, &misuse) {
-		fmt.Fprintf(stderr, "Run '%s --help' for the flags and what they mean.\n", misuse.command)
-		return misuse.code
+		text += fmt.Sprintf("Run '%s --help' for the flags and what they mean.\n", misuse.command)
+		code = misuse.code
 	}
-	return exitFailed
+	sayLast(stderr, text)
+	return code
 }
 
 // alone makes a subcommand the whole command, under another name.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -183,7 +184,7 @@ func seconds(n int) time.Duration { return time.Duration(n) * time.Second }
 
 func (f *serveFlags) startMetrics(l *life, e *engine.Engine, ln net.Listener) (front, error) {
 	m := metrics.Start(metrics.Options{
-		Settings: f.metrics.settings, CPU: f.metrics.cpu, Log: l.log, User: &f.userMetrics, Rejects: f.rejects,
+		Settings: f.metrics.settings, CPU: f.metrics.cpu, Log: l.log, User: &f.userMetrics, Rejects: f.rejects, LogDropped: f.dropped,
 		Interval: time.Duration(f.metrics.interval * float64(time.Millisecond)),
 	}, e)
 	closing := make(chan struct{})
@@ -219,6 +220,7 @@ func (f *serveFlags) startPprof(l *life) error {
 
 // serve runs a server of the standard library until its front is closed.
 func (l *life) serve(protocol string, s *http.Server, ln net.Listener) {
+	s.ErrorLog = slog.NewLogLogger(l.log.Handler(), slog.LevelWarn)
 	go func() {
 		if err := s.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
 			l.broken <- fmt.Errorf("serving %s: %w", protocol, err)

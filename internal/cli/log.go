@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"time"
 )
 
@@ -39,16 +38,8 @@ func (l *logFlags) check() error {
 	return nil
 }
 
-// open returns the logger and a function that closes its file.
-func (l *logFlags) open(stderr io.Writer) (*slog.Logger, func(), error) {
-	w, closeFile := stderr, func() {}
-	if l.file != "" {
-		f, err := os.OpenFile(l.file, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
-		if err != nil {
-			return nil, nil, fmt.Errorf("open the log given by --log-file: %w", err)
-		}
-		w, closeFile = f, func() { _ = f.Close() }
-	}
+// handler returns a handler that writes to w in the form that the flags ask for.
+func (l *logFlags) handler(w io.Writer) slog.Handler {
 	opt := &slog.HandlerOptions{Level: slog.LevelInfo}
 	if l.verbose > 0 {
 		opt.Level = slog.LevelDebug
@@ -56,11 +47,10 @@ func (l *logFlags) open(stderr io.Writer) (*slog.Logger, func(), error) {
 	if l.format == utcFormat {
 		opt.ReplaceAttr = utcTimes
 	}
-	var h slog.Handler = slog.NewTextHandler(w, opt)
 	if l.json {
-		h = slog.NewJSONHandler(w, opt)
+		return slog.NewJSONHandler(w, opt)
 	}
-	return slog.New(&levelHandler{h, l}), closeFile, nil
+	return slog.NewTextHandler(w, opt)
 }
 
 func utcTimes(_ []string, a slog.Attr) slog.Attr {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -57,11 +58,13 @@ it at once.`,
 // serve runs the server until a signal ends it.
 func serve(f *serveFlags, stdout, stderr io.Writer) error {
 	begin := time.Now()
-	log, closeLog, err := f.log.open(stderr)
+	out, err := startOutput(&f.log, stdout, stderr)
 	if err != nil {
 		return err
 	}
-	defer closeLog()
+	defer out.close()
+	f.dropped = out.dropped
+	log := out.log
 	if f.demo {
 		dir, err := demo.Write()
 		if err != nil {
@@ -110,7 +113,7 @@ func serve(f *serveFlags, stdout, stderr io.Writer) error {
 	})
 	f.rejects = reject.New(e.Lookup, log)
 	defer f.rejects.Close()
-	life := startLife(log, time.Duration(f.exitTimeout)*time.Second, func() {})
+	life := startLife(log, time.Duration(f.exitTimeout)*time.Second, out.flush)
 	defer life.end()
 	if err := life.stopWith(f.stopWith); err != nil {
 		return err
@@ -123,14 +126,14 @@ func serve(f *serveFlags, stdout, stderr io.Writer) error {
 	if life.stopping() {
 		return life.stop(e)
 	}
-	writeTable(stderr, e, f.log.json, log)
+	writeTable(out.stderr, e, f.log.json, log)
 	if err != nil {
 		_ = life.stop(e) // why it did not start says more
 		return err
 	}
 	log.Info("ready", "after", time.Since(begin).Round(time.Millisecond))
 	if f.demo {
-		showDemo(stdout, life.addresses["http"])
+		showDemo(out.stdout, life.addresses["http"])
 	}
 	return life.wait(e)
 }
@@ -207,7 +210,8 @@ func writeTable(w io.Writer, e *engine.Engine, json bool, log *slog.Logger) {
 	if len(e.Index(false)) == 0 {
 		return
 	}
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	var table bytes.Buffer
+	tw := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "MODEL\tVERSION\tSTATUS")
 	for _, m := range e.Index(false) {
 		version, reason := "-", ""
@@ -219,7 +223,8 @@ func writeTable(w io.Writer, e *engine.Engine, json bool, log *slog.Logger) {
 		}
 		fmt.Fprintf(tw, "%s\t%s\t%s%s\n", m.Name, version, m.State, reason)
 	}
-	_ = tw.Flush() // a standard error that is gone needs no table
+	_ = tw.Flush() // a buffer takes everything
+	_, _ = w.Write(table.Bytes())
 }
 
 // load loads the models, unless a signal comes first. It returns by the deadline of

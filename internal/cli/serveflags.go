@@ -54,6 +54,7 @@ type serveFlags struct {
 	stopWith    int
 
 	rejects     *reject.Counter     // what is turned away; no flag
+	dropped     func() uint64       // lines of the log; no flag
 	userMetrics usermetric.Registry // what models' own code counts; no flag
 	pprof       string
 	record      string

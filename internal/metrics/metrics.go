@@ -34,7 +34,9 @@ type Options struct {
 	User UserSource
 	// Rejects knows what was turned away; nil is none.
 	Rejects *reject.Counter
-	Log     *slog.Logger
+	// LogDropped returns how many lines of the log were dropped; nil is unknown.
+	LogDropped func() uint64
+	Log        *slog.Logger
 }
 
 // Metrics is the handler of GET /metrics.
@@ -53,6 +55,12 @@ func Start(opt Options, src Source) *Metrics {
 	reg.MustRegister(models, pinnedCollector{}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if opt.Rejects != nil {
 		reg.MustRegister(rejectCollector{src, opt.Rejects})
+	}
+	if opt.LogDropped != nil {
+		reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "shoal_log_lines_dropped_total",
+			Help: "Lines of the log that were dropped because they could not be written, or not fast enough",
+		}, func() float64 { return float64(opt.LogDropped()) }))
 	}
 	if opt.User != nil {
 		reg.MustRegister(userCollector{opt.User})

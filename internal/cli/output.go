@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"shoal/internal/logsink"
+)
+
+// flushTime is how long the end of the process waits for the last lines of the log
+// to be written.
+const flushTime = 250 * time.Millisecond
+
+// An output is where a running server writes. Whatever becomes of the streams
+// behind it, no write blocks, fails or ends the process.
+type output struct {
+	log            *slog.Logger
+	stdout, stderr *logsink.Sink
+	file           *logsink.Sink // of --log-file; nil without
+}
+
+// startOutput starts to write to the streams and, if the flags say so, a file.
+func startOutput(l *logFlags, stdout, stderr io.Writer) (*output, error) {
+	var file *os.File
+	if l.file != "" {
+		var err error
+		if file, err = os.OpenFile(l.file, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644); err != nil {
+			return nil, fmt.Errorf("open the log given by --log-file: %w", err)
+		}
+	}
+	// Without this, a write to a standard stream whose reader has gone would end
+	// the process. The signal is not ignored, since workers would inherit that.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	opt := logsink.Options{Notice: logsink.SlogNotice(func(b *bytes.Buffer) slog.Handler { return l.handler(b) })}
+	o := &output{stdout: logsink.Start(stdout, logsink.Options{}), stderr: logsink.Start(stderr, opt)}
+	to := o.stderr
+	if file != nil {
+		o.file = logsink.Start(file, opt) // the file is open until the process ends
+		to = o.file
+	}
+	o.log = slog.New(&levelHandler{l.handler(to), l})
+	return o, nil
+}
+
+func (o *output) sinks() []*logsink.Sink {
+	if o.file == nil {
+		return []*logsink.Sink{o.stdout, o.stderr}
+	}
+	return []*logsink.Sink{o.stdout, o.stderr, o.file}
+}
+
+// dropped returns how many lines were not written.
+func (o *output) dropped() uint64 {
+	var n uint64
+	for _, s := range o.sinks() {
+		n += s.Dropped()
+	}
+	return n
+}
+
+// each calls f with every sink, side by side, and returns when all calls have.
+func (o *output) each(f func(*logsink.Sink)) {
+	var wg sync.WaitGroup
+	for _, s := range o.sinks() {
+		wg.Go(func() { f(s) })
+	}
+	wg.Wait()
+}
+
+// flush writes what is there, for at most flushTime.
+func (o *output) flush() { o.each(func(s *logsink.Sink) { s.Flush(flushTime) }) }
+
+// close writes what is there, for at most flushTime, and takes no more.
+func (o *output) close() { o.each(func(s *logsink.Sink) { s.Close(flushTime) }) }
+
+// sayLast writes what a command ends with. A stream that nobody reads does not keep
+// the process.
+func sayLast(w io.Writer, text string) {
+	s := logsink.Start(w, logsink.Options{})
+	_, _ = io.WriteString(s, text) // never fails
+	s.Close(flushTime)
+}

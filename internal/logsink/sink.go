@@ -1,0 +1,222 @@
+// Package logsink writes a log to a stream that may stall, fail or lose its
+// reader, without ever holding up whoever logs. Lines wait in a bounded buffer for
+// one goroutine that writes them. Lines that do not fit, or that cannot be
+// written, are dropped and counted; as soon as the stream takes lines again, one
+// of them says how many are missing.
+//
+// Start returns a running Sink that the caller must Close. All methods may be
+// called from any goroutine.
+package logsink
+
+import (
+	"bytes"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// DefaultSize is how many bytes wait for a slow stream unless Options say
+// otherwise; as many again may be in the write that is under way.
+const DefaultSize = 1 << 20
+
+// Options are the settings of a sink. A zero value means the default.
+type Options struct {
+	// Size is how many bytes of lines may wait.
+	Size int
+	// Notice returns the line that says that so many are missing; the default
+	// says it in plain text.
+	Notice func(lines uint64) []byte
+}
+
+// A Sink is a stream for whole lines.
+type Sink struct {
+	to      io.Writer
+	opt     Options
+	wake    chan struct{} // buffered 1: something is pending, or the sink is closed
+	ended   chan struct{} // closed when the writing goroutine has ended
+	dropped atomic.Uint64
+
+	midLine bool // the last write ended within a line; the writing goroutine's
+
+	mu       sync.Mutex // protects the fields below
+	pending  []byte
+	spare    []byte // the memory of the chunk that was written last
+	lost     uint64 // lines that were dropped and not yet reported
+	accepted uint64 // calls of Write whose lines were taken
+	done     uint64 // those of them that were written or given up
+	flushes  []flush
+	closed   bool
+}
+
+// A flush waits until the first target writes are done.
+type flush struct {
+	target uint64
+	done   chan struct{}
+}
+
+// Start returns a sink that writes to a stream.
+func Start(to io.Writer, opt Options) *Sink {
+	if opt.Size == 0 {
+		opt.Size = DefaultSize
+	}
+	if opt.Notice == nil {
+		opt.Notice = plainNotice
+	}
+	s := &Sink{to: to, opt: opt, wake: make(chan struct{}, 1), ended: make(chan struct{})}
+	go s.run()
+	return s
+}
+
+// Write takes p, which is one line or several, or drops it. It never blocks and
+// never fails.
+func (s *Sink) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	if s.closed || len(s.pending)+len(p) > s.opt.Size {
+		s.dropLocked(p)
+	} else {
+		s.pending = append(s.pending, p...)
+		s.accepted++
+	}
+	s.mu.Unlock()
+	s.kick()
+	return len(p), nil
+}
+
+func (s *Sink) dropLocked(lines []byte) {
+	n := max(1, uint64(bytes.Count(lines, []byte{'\n'})))
+	s.lost += n
+	s.dropped.Add(n)
+}
+
+func (s *Sink) kick() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Dropped returns how many lines were dropped since the start.
+func (s *Sink) Dropped() uint64 { return s.dropped.Load() }
+
+// run writes what is pending until the sink is closed.
+func (s *Sink) run() {
+	defer close(s.ended)
+	for range s.wake {
+		for s.writeChunk() {
+		}
+		s.mu.Lock()
+		over := s.closed && len(s.pending) == 0
+		s.mu.Unlock()
+		if over {
+			return
+		}
+	}
+}
+
+// writeChunk writes what is pending and then what is to be said of lost lines. It
+// reports whether there was anything to write and the stream took it.
+func (s *Sink) writeChunk() bool {
+	s.mu.Lock()
+	chunk, target := s.pending, s.accepted
+	lost := s.lost // the buffer was full with chunk, so they are missing after it
+	s.pending, s.spare = s.spare[:0], nil
+	s.mu.Unlock()
+	rest, err := s.write(chunk)
+	s.mu.Lock()
+	s.spare = chunk[:0]
+	if len(rest) > 0 {
+		s.dropLocked(rest)
+	}
+	s.finishLocked(target)
+	s.mu.Unlock()
+	if err != nil {
+		return false // the next line tries again
+	}
+	if lost == 0 {
+		return len(chunk) > 0
+	}
+	return s.report(lost)
+}
+
+// report writes the line about lost lines.
+func (s *Sink) report(lost uint64) bool {
+	if _, err := s.write(s.opt.Notice(lost)); err != nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lost -= lost
+	return true
+}
+
+// write writes b and returns what the stream did not take of it.
+func (s *Sink) write(b []byte) (rest []byte, err error) {
+	if len(b) == 0 {
+		return nil, nil
+	}
+	if s.midLine {
+		if _, err := s.to.Write([]byte{'\n'}); err != nil {
+			return b, err
+		}
+		s.midLine = false
+	}
+	n, err := s.to.Write(b)
+	if n > 0 {
+		s.midLine = b[n-1] != '\n'
+	}
+	return b[n:], err
+}
+
+// finishLocked ends the flushes that wait for no more than target writes.
+func (s *Sink) finishLocked(target uint64) {
+	s.done = target
+	kept := s.flushes[:0]
+	for _, f := range s.flushes {
+		if f.target > target {
+			kept = append(kept, f)
+			continue
+		}
+		close(f.done)
+	}
+	s.flushes = kept
+}
+
+// Flush returns when all lines so far are written or given up, but after limit at
+// the latest. It reports whether that was in time.
+func (s *Sink) Flush(limit time.Duration) bool {
+	s.mu.Lock()
+	if s.done >= s.accepted {
+		s.mu.Unlock()
+		return true
+	}
+	f := flush{s.accepted, make(chan struct{})}
+	s.flushes = append(s.flushes, f)
+	s.mu.Unlock()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-f.done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// Close takes no more lines, writes those that are there for at most limit and
+// reports whether that was enough. Otherwise a write is left behind that the
+// stream does not take.
+func (s *Sink) Close(limit time.Duration) bool {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.kick()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-s.ended:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
