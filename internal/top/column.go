@@ -34,6 +34,7 @@ var modelColumns = []column{
 	{"QUEUE", func(r *Row) string { return whole(r.Queue) }, func(r *Row) *float64 { return r.Queue }},
 	{"BUSY", busy, func(r *Row) *float64 { return r.Busy }},
 	{"FAIL/S", func(r *Row) string { return rate(r.failures()) }, (*Row).failures},
+	{"REJ/S", func(r *Row) string { return rate(r.Rejected) }, func(r *Row) *float64 { return r.Rejected }},
 }
 
 // columns returns the columns for so many servers.

@@ -97,6 +97,14 @@ func (s *Sample) take(f *dto.MetricFamily) {
 		return
 	}
 	for _, m := range f.GetMetric() {
+		switch f.GetName() {
+		case "shoal_requests_rejected_total":
+			s.takeRejects(m)
+			continue
+		case "shoal_connections_closed_total":
+			s.Closed.add(m)
+			continue
+		}
 		name, version := labelOf(m, "model"), labelOf(m, "version")
 		to := s.find(name, version)
 		if to == nil {

@@ -47,12 +47,20 @@ func (p *Poller) Poll(ctx context.Context) Report {
 		}
 		if before != nil {
 			server.Interval = now.At.Sub(before.At).Seconds()
+			server.Rejected = now.Rejected.since(before.Rejected, server.Interval)
+			server.Closed = now.Closed.since(before.Closed, server.Interval)
 		}
+		server.AllRejected, server.AllClosed = now.Rejected.sum(), now.Closed.sum()
 		server.CPU = now.CPU
 		r.Servers = append(r.Servers, server)
 		r.Models = append(r.Models, compare(t.URL, before, now)...)
 	}
 	r.Total = total(r.Models)
+	for i := range r.Servers {
+		s := &r.Servers[i]
+		r.Total.AllRejected = plus(r.Total.AllRejected, s.AllRejected)
+		r.Total.setRejected(r.Total.RejectedByReason.plus(s.Rejected))
+	}
 	return r
 }
 

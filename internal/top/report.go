@@ -21,6 +21,12 @@ type Server struct {
 	NoDetail string   `json:"no_metrics,omitempty"` // why some is missing
 	CPU      *float64 `json:"cpu_utilization"`
 	Interval float64  `json:"interval_seconds"` // that rates and quantiles are of
+
+	// Requests for no model that exists, and connections that a limit closed.
+	Rejected    Rejects  `json:"rejected_per_second_by_reason,omitempty"`
+	AllRejected *float64 `json:"rejected_total"`
+	Closed      Rejects  `json:"connections_closed_per_second_by_reason,omitempty"`
+	AllClosed   *float64 `json:"connections_closed_total"`
 }
 
 // A Row is how a version of a model is.
@@ -32,24 +38,28 @@ type Row struct {
 	Reason  string `json:"reason,omitempty"`
 
 	// In the interval.
-	Requests  *float64           `json:"requests_per_second"`
-	Rows      *float64           `json:"rows_per_second"`
-	Mean      *float64           `json:"mean_seconds"`
-	P50       *float64           `json:"p50_seconds"`
-	P99       *float64           `json:"p99_seconds"`
-	QueueP99  *float64           `json:"queue_p99_seconds"`
-	Batch     *float64           `json:"mean_batch"`
-	Failures  *float64           `json:"failures_per_second"`
-	Refused   *float64           `json:"refused_per_second"`
-	ByReason  map[string]float64 `json:"batches_per_second_by_reason,omitempty"`
-	Queue     *float64           `json:"queue_depth"` // now, as the two below
-	Busy      *float64           `json:"instances_busy"`
-	Instances *float64           `json:"instances"`
+	Requests *float64           `json:"requests_per_second"`
+	Rows     *float64           `json:"rows_per_second"`
+	Mean     *float64           `json:"mean_seconds"`
+	P50      *float64           `json:"p50_seconds"`
+	P99      *float64           `json:"p99_seconds"`
+	QueueP99 *float64           `json:"queue_p99_seconds"`
+	Batch    *float64           `json:"mean_batch"`
+	Failures *float64           `json:"failures_per_second"`
+	Refused  *float64           `json:"refused_per_second"`
+	Rejected *float64           `json:"rejected_per_second"`
+	ByReason map[string]float64 `json:"batches_per_second_by_reason,omitempty"`
+	// RejectedByReason is Rejected in its parts.
+	RejectedByReason Rejects  `json:"rejected_per_second_by_reason,omitempty"`
+	Queue            *float64 `json:"queue_depth"` // now, as the two below
+	Busy             *float64 `json:"instances_busy"`
+	Instances        *float64 `json:"instances"`
 
 	// Since the version was loaded.
 	AllRequests *float64 `json:"requests_total"`
 	AllFailures *float64 `json:"failures_total"`
 	AllRefused  *float64 `json:"refused_total"`
+	AllRejected *float64 `json:"rejected_total"`
 
 	interval delta
 }
@@ -83,7 +93,7 @@ func compare(server string, before, now *Sample) []Row {
 func row(server string, old, now *Model, seconds float64) Row {
 	r := Row{
 		Server: server, Model: now.Name, Version: now.Version, State: now.State, Reason: now.Reason,
-		Queue: now.Queue, Busy: now.Busy, Instances: now.Instances, AllRefused: now.Refused,
+		Queue: now.Queue, Busy: now.Busy, Instances: now.Instances, AllRefused: now.Refused, AllRejected: now.Rejected.sum(),
 	}
 	if now.Stats != nil {
 		r.AllRequests, r.AllFailures = &now.Stats.Success, &now.Stats.Fail
@@ -103,6 +113,7 @@ func row(server string, old, now *Model, seconds float64) Row {
 		d.timed = true
 		d.requestTime, d.queueTime = now.RequestTime.since(old.RequestTime), now.QueueTime.since(old.QueueTime)
 	}
+	r.setRejected(now.Rejected.since(old.Rejected, seconds))
 	for reason, n := range now.BatchesByReason {
 		if r.ByReason == nil {
 			r.ByReason = make(map[string]float64)
@@ -111,6 +122,10 @@ func row(server string, old, now *Model, seconds float64) Row {
 	}
 	r.work()
 	return r
+}
+
+func (r *Row) setRejected(rates Rejects) {
+	r.RejectedByReason, r.Rejected = rates, rates.sum()
 }
 
 // work fills in the figures of the interval.
@@ -165,6 +180,8 @@ func total(rows []Row) Row {
 		r := &rows[i]
 		sum.Queue, sum.Busy, sum.Instances = plus(sum.Queue, r.Queue), plus(sum.Busy, r.Busy), plus(sum.Instances, r.Instances)
 		sum.AllRequests, sum.AllFailures, sum.AllRefused = plus(sum.AllRequests, r.AllRequests), plus(sum.AllFailures, r.AllFailures), plus(sum.AllRefused, r.AllRefused)
+		sum.AllRejected = plus(sum.AllRejected, r.AllRejected)
+		sum.setRejected(sum.RejectedByReason.plus(r.RejectedByReason))
 		d.add(&r.interval)
 		for reason, n := range r.ByReason {
 			if sum.ByReason == nil {

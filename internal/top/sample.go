@@ -7,6 +7,9 @@ type Sample struct {
 	At     time.Time
 	Models []Model // by name and version
 	CPU    *float64
+	// Rejected are requests for no model that exists, Closed connections that
+	// a limit closed.
+	Rejected, Closed Rejects
 	// NoMetrics is why the metrics could not be read, nil if they were. What
 	// only they know is missing then.
 	NoMetrics error
@@ -19,6 +22,7 @@ type Model struct {
 
 	Stats           *Stats
 	Refused         *float64
+	Rejected        Rejects
 	Queue           *float64
 	Instances, Busy *float64
 	RequestTime     *Spread

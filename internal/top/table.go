@@ -65,6 +65,9 @@ func (r *Report) WriteTable(w io.Writer) error {
 		}
 		b.WriteString(strings.TrimRight(text, " ") + "\n")
 	}
+	for _, l := range r.rejectLines() {
+		b.WriteString(l + "\n")
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }

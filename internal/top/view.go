@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -107,12 +108,12 @@ func (v *view) sort() {
 	v.top = max(0, min(v.top, len(v.report.Models)-v.room()))
 }
 
-// The lines around the rows: title, faults, titles, total, keys and two empty.
+// The lines around the rows: title, titles, total, keys and two empty.
 const framing = 6
 
 // room is how many rows fit.
 func (v *view) room() int {
-	return max(1, v.height-framing-len(v.faults()))
+	return max(1, v.height-framing-len(v.faults())-len(v.report.rejectLines()))
 }
 
 // faults returns what could not be read, in lines that fit.
@@ -191,9 +192,10 @@ func (v *view) title() string {
 
 // rows returns the table, as much of it as fits.
 func (v *view) rows() []string {
-	all := table(v.columns(), v.report.Models, &v.report.Total)
+	cols, sorted := v.fitting()
+	all := table(cols, v.report.Models, &v.report.Total)
 	head, body, sum := all[0], all[1:len(all)-1], all[len(all)-1]
-	out := []string{v.head(head)}
+	out := []string{v.head(head, sorted)}
 	if v.height > 0 {
 		body = body[min(v.top, len(body)):]
 		body = body[:min(v.room(), len(body))]
@@ -201,14 +203,43 @@ func (v *view) rows() []string {
 	for _, l := range body {
 		out = append(out, v.line(l))
 	}
-	return append(out, strong.Render(strings.Join(sum.cells, gap)))
+	out = append(out, strong.Render(strings.Join(sum.cells, gap)))
+	for _, l := range v.report.rejectLines() {
+		out = append(out, poor.Render(l))
+	}
+	return out
 }
 
-func (v *view) head(l line) string {
+// spare are the columns that a narrow terminal does not show, the first to go
+// first.
+var spare = []string{"ROWS/S", "P50", "BATCH", "VER", "MEAN"}
+
+// fitting returns the columns that fit the terminal, and which of them is
+// sorted by.
+func (v *view) fitting() (cols []column, sorted int) {
+	cols, sorted = slices.Clone(v.columns()), v.sorted
+	for _, title := range spare {
+		width := lipgloss.Width(strings.Join(table(cols, v.report.Models, &v.report.Total)[0].cells, gap))
+		if v.width == 0 || width <= v.width {
+			break
+		}
+		i := slices.IndexFunc(cols, func(c column) bool { return c.title == title })
+		if i == sorted {
+			continue
+		}
+		cols = slices.Delete(cols, i, i+1)
+		if i < sorted {
+			sorted--
+		}
+	}
+	return cols, sorted
+}
+
+func (v *view) head(l line, sorted int) string {
 	var b strings.Builder
 	for i, cell := range l.cells {
 		style := titles
-		if i == v.sorted {
+		if i == sorted {
 			style = chosen
 		}
 		if i > 0 {
@@ -219,8 +250,8 @@ func (v *view) head(l line) string {
 	return b.String()
 }
 
-// line colours a row: red when it fails requests, yellow when it is not ready
-// or every instance is busy and requests wait.
+// line colours a row: red when it fails requests, yellow when it rejects some,
+// is not ready, or every instance is busy and requests wait.
 func (v *view) line(l line) string {
 	text := strings.Join(l.cells, gap)
 	r := l.row
@@ -230,7 +261,7 @@ func (v *view) line(l line) string {
 	switch f := r.failures(); {
 	case f != nil && *f > 0:
 		return bad.Render(text)
-	case r.State != "" && r.State != "READY", r.saturated():
+	case r.State != "" && r.State != "READY", r.saturated(), r.Rejected != nil && *r.Rejected > 0:
 		return poor.Render(text)
 	}
 	return text
@@ -242,11 +273,16 @@ func (r *Row) saturated() bool {
 
 // helpText says what the columns mean.
 var helpText = []string{
-	"REQ/S   requests answered well, a second      ROWS/S  rows in them",
-	"MEAN    their time from acceptance to answer; P50 and P99: half and 99 % took less",
-	"BATCH   rows to an execution                  QUEUE   requests that wait for an instance now",
-	"BUSY    instances that run / that there are   FAIL/S  requests that failed or were refused",
+	"REQ/S   requests answered well, a second   ROWS/S  rows in them",
+	"MEAN    from acceptance to answer; P50 and P99: half and 99 % took less",
+	"BATCH   rows to an execution               QUEUE   requests that wait now",
+	"BUSY    instances that run / there are     FAIL/S  requests failed or refused",
+	"REJ/S   requests rejected before the queue: no such model, bad input, malformed",
 	"",
-	"Rates, times and BATCH are of the last interval; - is what the server does not tell.",
-	"A row is red while requests fail, yellow while the model is not ready or requests wait for busy instances.",
+	"REJECTED/S lists those by reason, with those for no model that exists.",
+	"CLOSED/S lists connections that the server closed, by the limit.",
+	"Rates, times and BATCH are of the last interval; - is what is not known.",
+	"A row is red while requests fail; yellow while some are rejected, the model is",
+	"not ready or requests wait for busy instances. A narrow terminal shows fewer",
+	"columns.",
 }

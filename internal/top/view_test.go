@@ -131,6 +131,38 @@ func TestViewPausesHelpsAndLeaves(t *testing.T) {
 	}
 }
 
+func TestNarrowTerminalKeepsWhatMatters(t *testing.T) {
+	v := newView(0, 80, 20)
+	r := reportOf([]Row{{
+		Model: "resnet50_fp16", Version: "12", State: "READY", Requests: new(12345.0), Rows: new(123456.0), Mean: new(0.01234), P50: new(0.01234),
+		P99: new(0.1234), Batch: new(12.3), Queue: new(1234.0), Busy: new(8.0), Instances: new(8.0), Failures: new(0.0), Refused: new(0.0),
+		Rejected: new(123.0), RejectedByReason: Rejects{"bad_input": 120, "malformed": 3},
+	}})
+	r.Servers[0].Closed = Rejects{"idle_timeout": 0.5}
+	v.Update(reportMsg(*r))
+	press(v, "right", "right", "right", "right") // sorted by ROWS/S, the first that would go
+	text := shown(v)
+	for _, want := range []string{"ROWS/S", "REJ/S", "   123\n", "REJECTED/S  bad_input 120  malformed 3.0", "CLOSED/S    idle_timeout 0.5"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("got\n%s\nwant %q in it", text, want)
+		}
+	}
+	press(v, "?")
+	for _, line := range append(strings.Split(text, "\n"), strings.Split(shown(v), "\n")...) {
+		if ansi.StringWidth(line) > 80 {
+			t.Errorf("got a line of %d columns, want 80 at most: %s", ansi.StringWidth(line), line)
+		}
+	}
+	for _, line := range helpText {
+		if len(line) > 80 {
+			t.Errorf("the help has a line of %d columns, want 80 at most: %s", len(line), line)
+		}
+	}
+	if head := v.columns(); len(head) != len(modelColumns) {
+		t.Errorf("got %d columns to sort by, want all %d", len(head), len(modelColumns))
+	}
+}
+
 func TestViewMarksWhatNeedsALook(t *testing.T) {
 	v := newView(0, 0, 0)
 	full := Row{State: "READY", Queue: new(3.0), Busy: new(2.0), Instances: new(2.0)}
@@ -141,6 +173,7 @@ func TestViewMarksWhatNeedsALook(t *testing.T) {
 	}{
 		{"well", Row{State: "READY", Queue: new(3.0), Busy: new(1.0), Instances: new(2.0), Failures: new(0.0)}, ""},
 		{"failing", Row{State: "READY", Refused: new(0.5)}, "\x1b[31m"},
+		{"rejecting", Row{State: "READY", Failures: new(0.0), Rejected: new(0.5)}, "\x1b[33m"},
 		{"not ready", Row{State: "LOADING"}, "\x1b[33m"},
 		{"saturated", full, "\x1b[33m"},
 	} {
