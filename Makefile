@@ -21,7 +21,7 @@ export CGO_ENABLED ?= 0
 
 .DEFAULT_GOAL := help
 .PHONY: help build cross run test test-go test-python test-e2e runtime check race fuzz lint fmt golden generate install \
-	stress soak soak-python perf-criteria profile bench-overload bench-size bench-triton bench-perf bench-ladder bench-batcher bench-python bench-go clean
+	attack stress soak soak-python perf-criteria profile bench-overload bench-size bench-triton bench-perf bench-ladder bench-batcher bench-python bench-go clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -94,6 +94,9 @@ install: build ## install shoal, with tritonserver and perf_analyzer links, into
 
 stress: ## a minute of submit, cancel, deadline, close and failure under the race detector
 	CGO_ENABLED=1 $(GO) test -race ./internal/sched -run Stress -stress 60s -v
+
+attack: runtime $(PYLIB)/.done ## ten minutes of hostile clients: each kind with what it costs, then all together beside good clients (ARGS adds flags)
+	PYTHONPATH=$(abspath $(PYLIB)) $(GO) run ./bench/attack --python $(PYTHON) $(ARGS)
 
 soak: runtime $(PYLIB)/.done ## an hour (DURATION=2m: two minutes) of both protocols, cancels and killed workers, race detector build; needs a C compiler
 	CGO_ENABLED=1 $(GO) build -race -o build/shoal-race ./cmd/shoal

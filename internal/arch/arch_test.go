@@ -36,7 +36,8 @@ var floors = [][]string{
 	{"internal/perf/live", "internal/perf/page", "internal/perf/perftest"},
 	{"internal/cli", "bench/internal/peer", "bench/internal/report"},
 	{"bench/internal/measure", "bench/internal/ask", "bench/internal/watch"},
-	{"cmd/shoal", "bench/batcher", "bench/criteria", "bench/ladder", "bench/overload", "bench/perf", "bench/profile", "bench/python", "bench/size", "bench/soak", "bench/triton"},
+	{"bench/internal/attack"},
+	{"cmd/shoal", "bench/attack", "bench/batcher", "bench/criteria", "bench/ladder", "bench/overload", "bench/perf", "bench/profile", "bench/python", "bench/size", "bench/soak", "bench/triton"},
 }
 
 const root = "../.."

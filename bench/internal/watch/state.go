@@ -3,7 +3,7 @@
 package watch
 
 import (
-	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -67,19 +67,43 @@ func ResetPeak(s *peer.Server) error {
 }
 
 // Peak returns the most resident memory since the last ResetPeak.
-func Peak(s *peer.Server) (int64, error) {
-	f, err := os.Open(fmt.Sprintf("/proc/%d/status", s.Process.PID()))
+func Peak(s *peer.Server) (int64, error) { return status(s, "VmHWM:") }
+
+// Claimed returns the memory that the process may write to, whether it has or
+// not: what it has set aside.
+func Claimed(s *peer.Server) (int64, error) { return status(s, "VmData:") }
+
+// status returns a size from the process's status.
+func status(s *peer.Server, name string) (int64, error) {
+	path := fmt.Sprintf("/proc/%d/status", s.Process.PID())
+	b, err := os.ReadFile(path)
 	if err != nil {
 		return 0, err
 	}
-	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if kb, ok := strings.CutPrefix(lines.Text(), "VmHWM:"); ok {
+	for line := range strings.Lines(string(b)) {
+		if kb, ok := strings.CutPrefix(line, name); ok {
 			n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(kb), " kB"), 10, 64)
 			return n << 10, err
 		}
 	}
-	return 0, fmt.Errorf("%s: no VmHWM", f.Name())
+	return 0, fmt.Errorf("%s: no %s", path, name)
+}
+
+// Guard calls stop when the server's resident memory is more than so many bytes,
+// so that a server that fails does not take the machine with it. It returns when
+// the context ends.
+func Guard(ctx context.Context, s *peer.Server, most int64, stop func(error)) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(50 * time.Millisecond):
+		}
+		if got, err := s.Process.RSS(); err == nil && got > most {
+			stop(fmt.Errorf("the server has %d MB of memory, more than the %d at which this stops", got>>20, most>>20))
+			return
+		}
+	}
 }
 
 // get returns the body of an answer of 200, over a connection of its own.

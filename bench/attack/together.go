@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"shoal/bench/internal/ask"
+	"shoal/bench/internal/attack"
+	"shoal/bench/internal/peer"
+	"shoal/bench/internal/watch"
+)
+
+// What the good clients ask while all classes attack together: small requests
+// and such of 602 KB.
+var (
+	onnx   = ask.ONNX("onnx", 16, "dynamic_batching { }\n")
+	python = ask.Python("python", 16, "dynamic_batching { }\n"+ask.Instances(2))
+	image  = ask.ONNX("image", 150_528, "")
+)
+
+// The pace of the good clients, of which each model has one for each protocol.
+const (
+	smallEvery = 20 * time.Millisecond
+	imageEvery = 200 * time.Millisecond
+)
+
+// All classes together: a fifth of the connections of each, and these rates in
+// bytes a second, which two cores can send and a server on the same ones take.
+const (
+	connsShare     = 5
+	togetherFloods = 128 << 10 // each
+	togetherOthers = 1 << 20   // each
+	togetherBudget = 256 << 20
+	mostLeft       = 1.1 // of the memory at the start
+)
+
+// A union is what came of all classes together. Sizes are in bytes.
+type union struct {
+	Server  string             `json:"server"`
+	Conns   int                `json:"conns"` // at a time
+	Made    int64              `json:"connections_made"`
+	Closed  int64              `json:"connections_closed"`
+	Bytes   int64              `json:"bytes"`
+	Start   watch.State        `json:"start"` // after the warm-up
+	Peak    int64              `json:"rss_peak"`
+	End     watch.State        `json:"end"` // when all has settled
+	Good    map[string]latency `json:"good"`
+	Failed  int                `json:"good_failed"`
+	Failure []string           `json:"good_failures"`
+	Refused int                `json:"refused"`
+	Cores   float64            `json:"server_cores"`
+}
+
+// together attacks one server with all classes at once.
+func together(ctx context.Context, o options, region string) (*union, error) {
+	command, profiles, err := o.serve()
+	if err != nil {
+		return nil, err
+	}
+	server, err := peer.Start(ctx, command)
+	if err != nil {
+		return nil, err
+	}
+	u := &union{Server: command.String(), Good: make(map[string]latency)}
+	return u, errors.Join(u.run(ctx, o, server, profiles, region), server.Close())
+}
+
+// serve returns the command of the server, and the address of its profiles.
+func (o options) serve() (command peer.Command, profiles string, err error) {
+	if profiles, err = peer.FreeAddress(); err != nil {
+		return command, "", err
+	}
+	if err := ask.Write(repository(o), onnx, python, image, ask.Identity(attack.Model, -1)); err != nil {
+		return command, "", err
+	}
+	flags := append([]string{"--python", o.python, "--pprof-address", profiles}, stage{shoal: o.shoal, budget: togetherBudget}.budgetFlag()...)
+	for _, c := range attack.All() {
+		for _, f := range c.Flags {
+			if !slices.Contains(flags, f) {
+				flags = append(flags, f)
+			}
+		}
+	}
+	return peer.Command{
+		Name: "shoal", Log: filepath.Join(o.work, "together.log"),
+		Args: append([]string{o.shoal, "serve", "--model-repository", repository(o)}, flags...),
+	}, profiles, nil
+}
+
+// run has good clients alone for a tenth of the time, then all classes beside
+// them, and looks at the memory when that has settled.
+func (u *union) run(ctx context.Context, o options, server *peer.Server, profiles, region string) (err error) {
+	if err := u.good(ctx, server, min(o.together/10, 30*time.Second), "before"); err != nil {
+		return err
+	}
+	if u.Start, err = watch.Read(server, profiles); err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "together: starts with %+v\n", u.Start)
+	if err := watch.ResetPeak(server); err != nil {
+		return err
+	}
+	cpu, err := server.Process.CPU()
+	if err != nil {
+		return err
+	}
+	stop := u.attack(ctx, o, attack.Target{HTTP: server.HTTP, GRPC: server.GRPC, Region: region})
+	err = u.good(ctx, server, o.together, "during")
+	stop()
+	if err != nil {
+		return err
+	}
+	after, err := server.Process.CPU()
+	if err != nil {
+		return err
+	}
+	u.Cores = (after - cpu).Seconds() / o.together.Seconds()
+	if u.Peak, err = watch.Peak(server); err != nil {
+		return err
+	}
+	if err := u.good(ctx, server, o.settle, "after"); err != nil {
+		return err
+	}
+	if u.End, err = watch.Read(server, profiles); err != nil {
+		return err
+	}
+	metrics, err := watch.ReadMetrics(server)
+	u.Refused = refused(metrics)
+	return err
+}
+
+// attack starts all classes and returns what stops them.
+func (u *union) attack(ctx context.Context, o options, t attack.Target) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	var tallies []*attack.Tally
+	for _, c := range attack.All() {
+		if !o.chosen(c) {
+			continue
+		}
+		n := max(2, c.Conns/connsShare)
+		tally := &attack.Tally{Rate: togetherOthers}
+		if c.Flood != nil {
+			tally.Rate = togetherFloods
+		}
+		u.Conns += n
+		tallies = append(tallies, tally)
+		wg.Go(func() { c.Run(ctx, t, n, tally) })
+	}
+	return func() {
+		cancel()
+		wg.Wait()
+		for _, t := range tallies {
+			u.Made += t.Conns.Load()
+			u.Closed += t.Closed.Load()
+			u.Bytes += t.Bytes.Load()
+		}
+	}
+}
+
+// good runs the good clients for a while and notes what came of them under a
+// name for the phase.
+func (u *union) good(ctx context.Context, server *peer.Server, d time.Duration, phase string) error {
+	h := ask.NewHTTP(server.HTTP)
+	defer h.Close()
+	g, err := ask.NewGRPC(server.GRPC, nil)
+	if err != nil {
+		return err
+	}
+	defer g.Close()
+	phaseCtx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	var small, large attack.Good
+	var wg sync.WaitGroup
+	var broken error
+	wg.Go(func() {
+		watch.Guard(phaseCtx, server, mostMemory, func(err error) {
+			broken = err
+			cancel()
+		})
+	})
+	for _, send := range []func(context.Context, ask.Question) error{h.Ask, g.Ask} {
+		wg.Go(func() { small.Ask(phaseCtx, smallEvery, onnx, send) })
+		wg.Go(func() { small.Ask(phaseCtx, smallEvery, python, send) })
+		wg.Go(func() { large.Ask(phaseCtx, imageEvery, image, send) })
+	}
+	wg.Wait()
+	for name, good := range map[string]*attack.Good{"64 B": &small, "602 KB": &large} {
+		l, failed, err := latencyOf(good)
+		u.Good[phase+", "+name] = l
+		u.Failed += failed
+		if err != nil {
+			u.Failure = append(u.Failure, phase+", "+name+": "+err.Error())
+		}
+		fmt.Fprintf(os.Stderr, "together: %s, %s: %+v, %d failed\n", phase, name, l, failed)
+	}
+	return errors.Join(broken, ctx.Err())
+}
