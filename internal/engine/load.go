@@ -72,8 +72,11 @@ func (e *Engine) prepare(ctx context.Context, src repository.Entry) (*modelpb.Mo
 	if err != nil {
 		return nil, nil, err
 	}
-	if fields := model.Unacted(cfg); len(fields) > 0 {
-		log.Warn("the configuration sets fields that Shoal does not act on yet", "fields", strings.Join(fields, ", "))
+	if err := model.Refuse(cfg); err != nil {
+		return nil, nil, err
+	}
+	if fields := model.Ignored(cfg); len(fields) > 0 {
+		log.Warn("the configuration sets fields that Shoal does not act on yet", "fields", strings.Join(fields, "; "))
 	}
 	onDisk, err := src.Versions(func(msg string) { log.Warn(msg) })
 	if err != nil {
@@ -96,6 +99,9 @@ func (e *Engine) prepare(ctx context.Context, src repository.Entry) (*modelpb.Mo
 	}
 	if !e.opt.NoAutoComplete {
 		if err := b.Complete(ctx, source(src, chosen[0]), cfg); err != nil {
+			return nil, chosen, err
+		}
+		if err := model.Refuse(cfg); err != nil { // the model's own code may have set it
 			return nil, chosen, err
 		}
 	}

@@ -12,6 +12,7 @@ from onnx import TensorProto
 import clients
 import graphs
 import models
+import pymodels
 import server
 from models import Model, Tensor
 
@@ -30,6 +31,18 @@ def text(name: str, config: str, graph: bytes = GRAPH) -> Model:
 
 # Each with the words that the log and the index must say of it.
 FAULTS: list[tuple[Model, str]] = [
+    (
+        lying("wants_sequences", extra="sequence_batching { oldest { max_candidate_sequences: 4 } }"),
+        "model 'wants_sequences' would not be served as its configuration says: sequence_batching: Shoal keeps no state",
+    ),
+    (
+        text("ensemble", 'platform: "ensemble" max_batch_size: 1 ensemble_scheduling { step { model_name: "simple" model_version: -1 } }'),
+        "ensemble_scheduling: Shoal does not run ensembles yet",
+    ),
+    (
+        lying("checked", extra='model_repository_agents { agents { name: "checksum" } }'),
+        "model_repository_agents: Shoal runs no repository agents",
+    ),
     (lying("corrupt_file", graph=b"\x08\x07garbage" * 50), "Protobuf parsing failed"),
     (lying("truncated_file", graph=GRAPH[: len(GRAPH) // 2]), "model.onnx"),
     (lying("empty_file", graph=b"\n"), "model.onnx"),
@@ -79,7 +92,7 @@ FAULTS: list[tuple[Model, str]] = [
         "model input 'INPUT0' has different size for dims and reshape",
     ),
     (text("unknown_backend", 'backend: "nosuch"\n'), "nosuch"),
-    (lying("unknown_option", extra=models.parameter("intra_op_threads_count", 1)), "intra_op_threads_count"),
+    (lying("wrong_option", extra=models.parameter("intra_op_thread_count", "two")), 'intra_op_thread_count: got "two"'),
     (lying("gpu_without_gpu", extra="instance_group [ { kind: KIND_GPU count: 1 } ]\n"), "KIND_GPU"),
     (
         text("not_batchable", "max_batch_size: 4\n", graphs.identity(TensorProto.FLOAT, [3, 4])),
@@ -195,3 +208,32 @@ def test_a_file_that_changes_after_load_changes_nothing(serve, repository):
     assert clients.infer_json(running.http, clients.simple_json()).status == 200
     file.unlink()
     assert clients.infer_json(running.http, clients.simple_json()).status == 200
+
+
+def test_fields_that_only_bring_speed_are_named_and_the_model_is_served(serve):
+    extra = """
+        parameters { key: "colour" value { string_value: "red" } }
+        model_warmup { name: "w" batch_size: 1 }
+        response_cache { enable: true }
+        optimization { cuda { graphs: true } }
+    """
+    running = serve(wanted=(models.with_extra(models.simple(), extra),)).wait_ready()
+    assert clients.infer_json(running.http, clients.simple_json()).status == 200
+    assert "parameter=colour" in running.log
+    for want in ("model_warmup: no requests are run", "response_cache.enable: every request", "optimization.cuda: "):
+        assert want in running.log, running.log
+
+
+def test_sequences_that_a_models_own_code_asks_for_are_refused(tmp_path):
+    code = """
+        class TritonPythonModel:
+            @staticmethod
+            def auto_complete_config(config):
+                config.add_input({"name": "INPUT0", "data_type": "TYPE_FP32", "dims": [1]})
+                config.add_output({"name": "OUTPUT0", "data_type": "TYPE_FP32", "dims": [1]})
+                config._model_config["sequence_batching"] = {}
+                return config
+    """
+    with pymodels.serve(pymodels.write(tmp_path, "stateful", code)) as running:
+        assert running.wait() == 1
+        assert "sequence_batching: Shoal keeps no state" in running.log, running.log

@@ -13,23 +13,22 @@ import threading
 import pytest
 
 import models
+import sequenced
 import tools
 from test_perf import QUICK, perf, tool  # noqa: F401 - fixtures
 
-SEQUENCES = "sequence_batching { oldest { max_candidate_sequences: 16 } }\n"
-
 
 @pytest.mark.parametrize("flags", ["-i http", "-i grpc", "-i grpc --streaming", "-i http --request-rate-range 100", "-i grpc --request-rate-range 100 --serial-sequences"])
-def test_a_sequence_model_gets_sequences(serve, perf, flags):  # noqa: F811
-    target = serve(wanted=(models.with_extra(models.simple("steps"), SEQUENCES),)).wait_ready()
-    address = target.grpc if "grpc" in flags else target.http
-    done = perf("-m", "steps", "-u", address, *flags.split(), "--sequence-length", 4, "--num-of-sequences", 2, "-p", "300", "-s", "900")
-    count = int(re.search(r"Request count: (\d+)", done.stdout)[1])
-    sequences = int(re.search(r"Sequence count: (\d+) \([\d.e+]+ seq/sec\)", done.stdout)[1])
-    assert "Using asynchronous calls for inference" in done.stdout
-    assert abs(sequences - count / 4) <= 4 + 0.1 * count / 4, done.stdout
-    done = perf("-m", "steps", "-u", address, *flags.split(), "-b", 2, rc=99)
-    assert "wants sequences of requests: -b must be 1" in done.stderr
+def test_a_sequence_model_gets_sequences(target, perf, flags):  # noqa: F811
+    front = sequenced.over_grpc(target.grpc) if "grpc" in flags else sequenced.over_http(target.http)
+    with front as address:
+        done = perf("-m", "simple", "-u", address, *flags.split(), "--sequence-length", 4, "--num-of-sequences", 2, "-p", "300", "-s", "900")
+        count = int(re.search(r"Request count: (\d+)", done.stdout)[1])
+        sequences = int(re.search(r"Sequence count: (\d+) \([\d.e+]+ seq/sec\)", done.stdout)[1])
+        assert "Using asynchronous calls for inference" in done.stdout
+        assert abs(sequences - count / 4) <= 4 + 0.1 * count / 4, done.stdout
+        done = perf("-m", "simple", "-u", address, *flags.split(), "-b", 2, rc=99)
+        assert "wants sequences of requests: -b must be 1" in done.stderr
 
 
 @pytest.mark.parametrize("flags", ["-i http", "-i grpc", "-i grpc --streaming"])

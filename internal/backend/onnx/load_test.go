@@ -136,7 +136,7 @@ func TestAModelIsRefusedWithItsReason(t *testing.T) {
 		want   string
 	}{
 		{"a sequence output", sequence, ``, status.InvalidArgument, "model 'm': Unsupported ONNX Type 'ONNX_TYPE_SEQUENCE' for I/O 'OUT'"},
-		{"an unknown parameter", identity, parameter("intra_op_threads", "1"), status.InvalidArgument, `no parameter "intra_op_threads"; it knows arena_extend_strategy, `},
+		{"a parameter with a wrong value", identity, parameter("intra_op_thread_count", "two"), status.InvalidArgument, `intra_op_thread_count: got "two"`},
 		{
 			"an unknown accelerator", identity, `optimization { execution_accelerators { cpu_execution_accelerator { name: "warp" } } }`,
 			status.InvalidArgument, "unknown Execution Accelerator 'warp' is requested; this ONNX Runtime has ",

@@ -65,6 +65,7 @@ func (b *Backend) Open(ctx context.Context, src backend.Source, cfg *modelpb.Mod
 		m.Close()
 		return nil, err
 	}
+	o.set.warnUnknown(b.log, src.Model)
 	b.warnOfNeighbours(src, o.path, sig)
 	return m, ctx.Err()
 }

@@ -2,6 +2,7 @@ package onnx
 
 import (
 	"errors"
+	"log/slog"
 	"maps"
 	"runtime"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"shoal/internal/backend/onnx/ort"
 	"shoal/internal/model"
 	"shoal/internal/model/modelpb"
+	"shoal/internal/spelling"
 	"shoal/internal/status"
 )
 
@@ -28,6 +30,7 @@ type settings struct {
 	cpuAccelerators  []*modelpb.ModelOptimizationPolicy_ExecutionAccelerators_Accelerator
 	gpuAccelerators  []*modelpb.ModelOptimizationPolicy_ExecutionAccelerators_Accelerator
 	customOperations []string
+	unknown          []string // parameters that nobody here knows
 }
 
 // parameters are the parameters that Triton's ONNX backend takes, with what
@@ -127,7 +130,7 @@ func parseSettings(cfg *modelpb.ModelConfig) (settings, error) {
 		} else if slices.Contains(sessionEntries, name) {
 			s.session[name] = value
 		} else {
-			faults = append(faults, unknownParameter(name))
+			s.unknown = append(s.unknown, name)
 		}
 	}
 	if err := errors.Join(faults...); err != nil {
@@ -136,10 +139,21 @@ func parseSettings(cfg *modelpb.ModelConfig) (settings, error) {
 	return s, nil
 }
 
-func unknownParameter(name string) error {
+// maxSlip is how many letters of a misspelt parameter may be wrong.
+const maxSlip = 3
+
+// warnUnknown says that parameters do nothing. Triton takes any, since they may be
+// meant for whoever reads the configuration; but one may be misspelt.
+func (s *settings) warnUnknown(log *slog.Logger, model string) {
 	known := append(slices.Collect(maps.Keys(parameters)), sessionEntries...)
-	slices.Sort(known)
-	return errors.New("parameters: the ONNX Runtime backend has no parameter \"" + name + "\"; it knows " + strings.Join(known, ", "))
+	for _, name := range s.unknown {
+		text := "the ONNX Runtime backend knows no parameter of that name, so that it does nothing"
+		near := slices.MinFunc(known, func(a, b string) int { return spelling.Distance(name, a) - spelling.Distance(name, b) })
+		if spelling.Distance(name, near) <= maxSlip {
+			text += "; did you mean " + near + "?"
+		}
+		log.Warn(text, "model", model, "parameter", name)
+	}
 }
 
 // parseLevel returns what optimization.graph.level means. The numbers are

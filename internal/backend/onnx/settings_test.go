@@ -1,6 +1,8 @@
 package onnx
 
 import (
+	"bytes"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -67,7 +69,7 @@ func TestWrongParametersAreNamedAllAtOnce(t *testing.T) {
 	cfg := config(t, `optimization { graph { level: 7 } }`)
 	cfg.Parameters = map[string]*modelpb.ModelParameter{}
 	for name, value := range map[string]string{
-		"intra_op_thread_count": "two", "execution_mode": "2", "enable_mem_arena": "maybe", "cudnn_conv_algo_search": "3", "nonsense": "1",
+		"intra_op_thread_count": "two", "execution_mode": "2", "enable_mem_arena": "maybe", "cudnn_conv_algo_search": "3",
 	} {
 		cfg.Parameters[name] = &modelpb.ModelParameter{StringValue: value}
 	}
@@ -77,10 +79,25 @@ func TestWrongParametersAreNamedAllAtOnce(t *testing.T) {
 	}
 	for _, want := range []string{
 		`optimization.graph.level: got 7`, `intra_op_thread_count: got "two"`, `execution_mode: got "2"`, `enable_mem_arena: got "maybe"`,
-		`cudnn_conv_algo_search: got "3"`, `no parameter "nonsense"`,
+		`cudnn_conv_algo_search: got "3"`,
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want it to say %s", err, want)
+		}
+	}
+}
+
+func TestUnknownParametersAreNamedInTheLog(t *testing.T) {
+	cfg := config(t, `parameters { key: "colour" value { string_value: "red" } } parameters { key: "intra_op_thread_cout" value { string_value: "1" } }`)
+	s, err := parseSettings(cfg)
+	if err != nil {
+		t.Fatalf("got %v, want them taken, as Triton does", err)
+	}
+	var log bytes.Buffer
+	s.warnUnknown(slog.New(slog.NewTextHandler(&log, nil)), "m")
+	for _, want := range []string{`so that it does nothing" model=m parameter=colour`, `did you mean intra_op_thread_count?" model=m parameter=intra_op_thread_cout`} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("got %s, want %s in it", log.String(), want)
 		}
 	}
 }
