@@ -19,7 +19,7 @@ import (
 var floors = [][]string{
 	{"internal/tensor", "internal/reject", "internal/race", "internal/logsink", "internal/histogram", "internal/spelling", "python"},
 	{"internal/status"},
-	{"internal/model/modelpb", "internal/shm", "internal/usermetric"},
+	{"internal/model/modelpb", "internal/shm", "internal/usermetric", "internal/inflight"},
 	{"internal/infer", "internal/model", "internal/worker"},
 	{"internal/backend"},
 	{"internal/arrivals", "internal/sched", "internal/backend/backendtest"},

@@ -116,6 +116,7 @@ func (f *serveFlags) startHTTP(l *life, e *engine.Engine, ln net.Listener) (fron
 		return front{}, err
 	}
 	opt.Rejects, opt.Log = f.rejects, l.log
+	opt.Memory, opt.MaxRatio = l.memory, int64(f.memory.ratio)
 	s, err := kservehttp.Start(opt, e, ln)
 	if err != nil {
 		return front{}, err
@@ -159,7 +160,8 @@ func (f *serveFlags) startGRPC(l *life, e *engine.Engine, ln net.Listener) (fron
 		_ = ln.Close()
 		return front{}, err
 	}
-	opt.Rejects, opt.Log = f.rejects, l.log
+	opt.Rejects, opt.Log, opt.Memory = f.rejects, l.log, l.memory
+	opt.MaxUnpacked, opt.MaxRatio = f.memory.decompressed, int64(f.memory.ratio)
 	s, err := kservegrpc.Start(opt, e, ln)
 	if err != nil {
 		return front{}, err
@@ -184,7 +186,8 @@ func seconds(n int) time.Duration { return time.Duration(n) * time.Second }
 
 func (f *serveFlags) startMetrics(l *life, e *engine.Engine, ln net.Listener) (front, error) {
 	m := metrics.Start(metrics.Options{
-		Settings: f.metrics.settings, CPU: f.metrics.cpu, Log: l.log, User: &f.userMetrics, Rejects: f.rejects, LogDropped: f.dropped,
+		Settings: f.metrics.settings, CPU: f.metrics.cpu, Log: l.log, User: &f.userMetrics,
+		Rejects: f.rejects, LogDropped: f.dropped, Memory: l.memory.Budget(),
 		Interval: time.Duration(f.metrics.interval * float64(time.Millisecond)),
 	}, e)
 	closing := make(chan struct{})

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"shoal/internal/engine"
+	"shoal/internal/inflight"
 )
 
 // A life is the running of a server: the signals that end it, the fronts that
@@ -32,6 +33,8 @@ type life struct {
 
 	fronts    []front
 	addresses map[string]string // by protocol
+
+	memory *inflight.Pool // what the fronts share
 }
 
 // A front is a protocol that is being served.

@@ -115,6 +115,8 @@ func serve(f *serveFlags, stdout, stderr io.Writer) error {
 	defer f.rejects.Close()
 	life := startLife(log, time.Duration(f.exitTimeout)*time.Second, out.flush)
 	defer life.end()
+	life.memory = f.memory.pool()
+	defer watchMemory(life.memory.Budget())()
 	if err := life.stopWith(f.stopWith); err != nil {
 		return err
 	}

@@ -50,6 +50,8 @@ type serveFlags struct {
 	metrics metricsFlags
 	log     logFlags
 
+	memory memoryFlags
+
 	exitTimeout int
 	stopWith    int
 
@@ -136,6 +138,7 @@ func (f *serveFlags) add(cmd *cobra.Command, def serveDefaults) {
 	g = group(cmd, "Shared memory")
 	g.truth(&f.clientMemory, "allow-client-shm", false, "let clients of this machine pass tensors in shared memory of theirs")
 	g.number(&f.maxRegions, "client-shm-max-regions", 4096, "`regions` of shared memory that clients may register; each holds a file open")
+	f.memory.add(group(cmd, "Memory"))
 	f.http.add(group(cmd, "HTTP"))
 	f.grpc.add(group(cmd, "gRPC"))
 	f.metrics.add(group(cmd, "Metrics"))

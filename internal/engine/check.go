@@ -240,7 +240,11 @@ func read(r *infer.Request, in *infer.Input) error {
 	if n > maxSource {
 		return invalid(r, "input '%s' has %d bytes, more than the maximum of %d", in.Name, n, int64(maxSource))
 	}
-	in.Data = infer.Data{First: r.Grow(int(n))}
+	memory, err := r.GrowWithin(int(n))
+	if err != nil {
+		return err
+	}
+	in.Data = infer.Data{First: memory}
 	return in.From.Read(in.Data.First)
 }
 
@@ -248,7 +252,11 @@ func read(r *infer.Request, in *infer.Input) error {
 // end of the data: that is the backend's to find, as it always was.
 func checkStrings(sig *model.Signature, r *infer.Request, in *infer.Input, want int64) error {
 	if len(in.Data.Rest) > 0 { // elements may straddle the pieces
-		joined := in.Data.Contiguous(r.Grow(in.Data.Size()))
+		memory, err := r.GrowWithin(in.Data.Size())
+		if err != nil {
+			return err
+		}
+		joined := in.Data.Contiguous(memory)
 		in.Data = infer.Data{First: joined}
 	}
 	data, count := in.Data.First, int64(0)

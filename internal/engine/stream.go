@@ -35,6 +35,7 @@ func (v *Version) InferStream(ctx context.Context, r *infer.Request, each func(r
 	begin := time.Now()
 	v.stats.accepted()
 	r.Stream = infer.NewStream(v.queueSize, v.stats.delivered)
+	r.Stream.Within(r.Claim.Budget())
 	return v.stream(ctx, r, begin, each)
 }
 

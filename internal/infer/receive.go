@@ -11,6 +11,7 @@ func (s *Stream) Cancel(why error) {
 	s.mu.Lock()
 	s.giveUp(why)
 	dropped := s.queue
+	s.budget.Release(s.bytes)
 	s.queue, s.bytes = nil, 0
 	s.mu.Unlock()
 	for _, q := range dropped {
@@ -53,6 +54,7 @@ func (s *Stream) pop() (queued, bool) {
 	s.queue[0] = queued{}
 	s.queue = s.queue[1:]
 	s.bytes -= q.size
+	s.budget.Release(q.size)
 	s.taken++
 	if s.room != nil && s.bytes <= s.limit/waitPart {
 		close(s.room)

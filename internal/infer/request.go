@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"shoal/internal/inflight"
 	"shoal/internal/tensor"
 )
 
@@ -61,12 +62,16 @@ type Request struct {
 	// decoupled; nil otherwise. The engine sets it.
 	Stream *Stream
 
+	// Claim is what the request holds of the memory budget. Memory that the
+	// request itself lends counts there; a protocol may add its own.
+	Claim inflight.Claim
+
 	hold  Releaser
 	kept  []Releaser
 	dims  []int64 // the memory behind shapes made by Dims
 	bytes []byte  // the memory behind data made by Grow
 
-	_ [40]byte // up to a size whose memory begins with a line of the cache
+	_ [24]byte // up to a size whose memory begins with a line of the cache
 }
 
 // Sequence says where in a sequence of related requests this one stands.
@@ -147,6 +152,7 @@ func (r *Request) Release() {
 	for _, h := range r.kept {
 		h.Release()
 	}
+	r.Claim.Release()
 	clear(r.kept)
 	clear(r.Params)
 	clear(r.Inputs)
@@ -182,6 +188,9 @@ const (
 func (r *Request) Dims(n int) tensor.Shape {
 	if cap(r.dims)-len(r.dims) < n {
 		r.dims = make([]int64, 0, max(64, 2*cap(r.dims), n))
+		if cap(r.dims) > maxKeptDims {
+			r.Claim.Force(8 * int64(cap(r.dims)))
+		}
 	}
 	start := len(r.dims)
 	r.dims = r.dims[:start+n]
@@ -189,15 +198,60 @@ func (r *Request) Dims(n int) tensor.Shape {
 }
 
 // Grow returns n bytes of undefined content in memory of the request that
-// stays valid until Release.
+// stays valid until Release, whether they fit the memory budget or not.
 func (r *Request) Grow(n int) []byte {
+	if add := r.missing(n); add > 0 {
+		r.Claim.Force(int64(add))
+	}
+	return r.grow(n)
+}
+
+// GrowWithin is Grow for sizes that a client chooses: it waits for memory and
+// fails when the budget has none.
+func (r *Request) GrowWithin(n int) ([]byte, error) {
+	if add := r.missing(n); add > 0 {
+		if err := r.Claim.Acquire(int64(add)); err != nil {
+			return nil, err
+		}
+	}
+	return r.grow(n), nil
+}
+
+// missing returns how much n bytes more will take that was not claimed: memory
+// that is made, or kept from an earlier request and used for the first time.
+func (r *Request) missing(n int) int {
+	switch {
+	case n == 0:
+		return 0
+	case cap(r.bytes)-len(r.bytes) < n:
+		return r.nextSize(n)
+	case len(r.bytes) == 0:
+		return cap(r.bytes)
+	}
+	return 0
+}
+
+// nextSize returns the size of the memory to be made for n bytes. After a large
+// tensor the next need not be twice as large.
+func (r *Request) nextSize(n int) int { return max(4096, min(2*cap(r.bytes), maxKeptBytes), n) }
+
+func (r *Request) grow(n int) []byte {
 	if cap(r.bytes)-len(r.bytes) < n {
-		// After a large tensor the next piece need not be twice as large.
-		r.bytes = make([]byte, 0, max(4096, min(2*cap(r.bytes), maxKeptBytes), n))
+		r.bytes = make([]byte, 0, r.nextSize(n))
 	}
 	start := len(r.bytes)
 	r.bytes = r.bytes[:start+n]
 	return r.bytes[start : start+n : start+n]
+}
+
+// ClaimLists claims the memory of the request's lists if they are unusually
+// long. It fails when the budget has no room for it.
+func (r *Request) ClaimLists() error {
+	if len(r.Inputs)+len(r.Outputs)+len(r.Params) <= maxKeptTensors {
+		return nil
+	}
+	const entry = 128 // roughly
+	return r.Claim.Acquire(entry * int64(cap(r.Inputs)+cap(r.Outputs)+cap(r.Params)))
 }
 
 // AddInput appends an empty input and returns it. The pointer is valid until

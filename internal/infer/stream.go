@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"shoal/internal/inflight"
 	"shoal/internal/status"
 )
 
@@ -21,6 +22,7 @@ import (
 // sent. Nothing here blocks but Wait and WaitWhileRead.
 type Stream struct {
 	limit  int64
+	budget *inflight.Budget // what waiting responses count against
 	record func(Delivery)
 	gone   chan struct{} // closed when the client wants no more
 	wake   chan struct{} // buffered 1: the queue or the state changed, for Next
@@ -72,6 +74,10 @@ func NewStream(limit int64, record func(Delivery)) *Stream {
 	return &Stream{limit: limit, record: record, gone: make(chan struct{}), wake: make(chan struct{}, 1), from: time.Now()}
 }
 
+// Within has the responses that wait count against b too. It must be called
+// before the stream is used.
+func (s *Stream) Within(b *inflight.Budget) { s.budget = b }
+
 // Begin marks the time at which work on the next response began. Without, that
 // is when the one before it was sent.
 func (s *Stream) Begin() {
@@ -110,9 +116,10 @@ func (s *Stream) Send(resp *Response, final bool) error {
 	case s.bytes > 0 && s.bytes+size > s.limit:
 		err = status.Errorf(status.Unavailable,
 			"%d bytes of responses wait for a client that reads too slowly, the limit is %d: read faster, send less, or raise --response-queue-size", s.bytes+size, s.limit)
-		s.push(queued{final: true, err: err})
-		s.finished = true
-		s.giveUp(err)
+		s.failLocked(err)
+	case !s.claim(size):
+		err = s.budget.ErrFull(size)
+		s.failLocked(err)
 	default:
 		s.push(queued{resp: resp, final: final, size: size})
 	}
@@ -122,6 +129,23 @@ func (s *Stream) Send(resp *Response, final bool) error {
 	}
 	s.record(d)
 	return err
+}
+
+// claim claims the memory of a response. The first that waits is always let
+// in, so that a stream gets on.
+func (s *Stream) claim(size int64) bool {
+	if s.bytes == 0 {
+		s.budget.Force(size)
+		return true
+	}
+	return s.budget.Try(size)
+}
+
+// failLocked ends the stream with an error.
+func (s *Stream) failLocked(err error) {
+	s.push(queued{final: true, err: err})
+	s.finished = true
+	s.giveUp(err)
 }
 
 // Skip notes that the model has no response where one could have been. The

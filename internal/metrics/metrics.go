@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 
 	"shoal/internal/engine"
+	"shoal/internal/inflight"
 	"shoal/internal/reject"
 )
 
@@ -30,6 +31,9 @@ type Options struct {
 	// CPU adds gauges of the machine, read every Interval.
 	CPU      bool
 	Interval time.Duration
+	// Memory is what requests and answers in flight count against; nil is
+	// none.
+	Memory *inflight.Budget
 	// User has models' own metrics; nil is none.
 	User UserSource
 	// Rejects knows what was turned away; nil is none.
@@ -61,6 +65,9 @@ func Start(opt Options, src Source) *Metrics {
 			Name: "shoal_log_lines_dropped_total",
 			Help: "Lines of the log that were dropped because they could not be written, or not fast enough",
 		}, func() float64 { return float64(opt.LogDropped()) }))
+	}
+	if opt.Memory != nil {
+		reg.MustRegister(memoryCollectors(opt.Memory)...)
 	}
 	if opt.User != nil {
 		reg.MustRegister(userCollector{opt.User})

@@ -86,6 +86,7 @@ type Close uint8
 // Why connections are closed. Each is one value of the label "reason".
 const (
 	MaxConnections   Close = iota // there were as many as allowed
+	MaxMemory                     // the memory budget had no room for it
 	IdleTimeout                   // no request came
 	HandshakeTimeout              // TLS or the first frames of HTTP/2 took too long
 	ReadTimeout                   // a request arrived too slowly
@@ -104,6 +105,7 @@ var closes = [CloseCount]struct {
 	reason Reason
 }{
 	MaxConnections:   {"max_connections", Overloaded},
+	MaxMemory:        {"max_memory", Overloaded},
 	IdleTimeout:      {"idle_timeout", None},
 	HandshakeTimeout: {"handshake_timeout", Timeout},
 	ReadTimeout:      {"read_timeout", None},

@@ -27,20 +27,22 @@ const (
 	Cancelled
 	DeadlineExceeded
 	PermissionDenied
+	ResourceExhausted
 	CodeCount // the number of codes, for tables and their tests
 )
 
 var names = [CodeCount]string{
-	Unknown:          "Unknown",
-	Internal:         "Internal",
-	NotFound:         "Not found",
-	InvalidArgument:  "Invalid argument",
-	Unavailable:      "Unavailable",
-	Unsupported:      "Unsupported",
-	AlreadyExists:    "Already exists",
-	Cancelled:        "Cancelled",
-	DeadlineExceeded: "Deadline exceeded",
-	PermissionDenied: "Permission denied",
+	Unknown:           "Unknown",
+	Internal:          "Internal",
+	NotFound:          "Not found",
+	InvalidArgument:   "Invalid argument",
+	Unavailable:       "Unavailable",
+	Unsupported:       "Unsupported",
+	AlreadyExists:     "Already exists",
+	Cancelled:         "Cancelled",
+	DeadlineExceeded:  "Deadline exceeded",
+	PermissionDenied:  "Permission denied",
+	ResourceExhausted: "Resource exhausted",
 }
 
 // String returns the code as it stands inside composed messages, such as

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
 
+	"shoal/internal/inflight"
 	"shoal/internal/reject"
 )
 
@@ -13,8 +14,8 @@ import (
 // compressed, and its length.
 const prefixLen = 5
 
-// An assembly puts messages together from the data frames of a call. It takes
-// memory as data arrives, not as the client claims that it will.
+// An assembly puts messages together from the data frames of a call. It claims
+// memory for bytes that have arrived, never for bytes that a client announces.
 type assembly struct {
 	prefix  [prefixLen]byte
 	prefixN int
@@ -32,13 +33,13 @@ type assembly struct {
 // A new piece of a message takes growth times as much as has arrived, but at
 // least minPiece. The least that a pool keeps is larger than 1 KB.
 const (
-	growth   = 16
+	growth   = 4
 	minPiece = 2 << 10
 	maxPiece = 16 << 20
 )
 
 // begin reads the prefix, which is there.
-func (a *assembly) begin(limit int) {
+func (a *assembly) begin(limit int, memory *inflight.Pool) {
 	n := binary.BigEndian.Uint32(a.prefix[1:])
 	switch {
 	case int64(n) > int64(limit):
@@ -48,6 +49,10 @@ func (a *assembly) begin(limit int) {
 		a.fault = rejectf(reject.Malformed, codes.Internal, "grpc: received unexpected payload format %d", a.prefix[0])
 		return
 	}
+	if err := memory.Budget().Check(int64(n)); err != nil {
+		a.fault = exhausted(err)
+		return
+	}
 	a.left, a.got = int(n), 0
 	if !a.later {
 		a.data, a.later = a.first[:0], true
@@ -55,24 +60,34 @@ func (a *assembly) begin(limit int) {
 }
 
 // room returns where the next bytes of the message go, at most n and at least
-// one.
-func (a *assembly) room(n int, pool mem.BufferPool) []byte {
+// one; buffered of them have arrived. It may wait for memory and returns nil,
+// with a.fault set, when there is none.
+func (a *assembly) room(n, buffered int, memory *inflight.Pool) []byte {
 	if a.filled == len(a.piece) {
-		size := min(a.left, maxPiece, max(minPiece, growth*(a.got+n)))
-		a.memory = pool.Get(max(size, minPiece))
-		a.piece, a.filled = (*a.memory)[:size], 0
+		size := min(a.left, maxPiece, max(minPiece, buffered, growth*a.got))
+		buf, err := memory.Claim(max(size, minPiece), int64(a.got))
+		if err != nil {
+			a.fault = exhausted(err)
+			return nil
+		}
+		a.memory, a.piece, a.filled = buf, (*buf)[:size], 0
 	}
 	return a.piece[a.filled:min(len(a.piece), a.filled+n)]
 }
 
+// exhausted is the status of a message that the memory budget has no room for.
+func exhausted(err error) *rejection {
+	return rejectf(reject.Overloaded, codes.ResourceExhausted, "%s", err)
+}
+
 // add counts n bytes that were put where room said.
-func (a *assembly) add(n int, pool mem.BufferPool) {
+func (a *assembly) add(n int, memory *inflight.Pool) {
 	a.filled += n
 	a.got += n
 	a.left -= n
 	if a.filled == len(a.piece) {
 		*a.memory = a.piece
-		a.data = append(a.data, mem.NewBuffer(a.memory, pool))
+		a.data = append(a.data, mem.NewBuffer(a.memory, memory))
 		a.memory, a.piece, a.filled = nil, nil, 0
 	}
 }
@@ -84,9 +99,19 @@ func (a *assembly) take() message {
 	return m
 }
 
+// free gives back the memory of a message that will not be complete.
+func (a *assembly) free(memory *inflight.Pool) {
+	if a.memory != nil {
+		memory.Put(a.memory)
+		a.memory, a.piece, a.filled = nil, nil, 0
+	}
+	a.data.Free()
+	a.data = nil
+}
+
 // feed reads n bytes of a data frame and returns how many it has left when a
 // message is complete, a fault is found, or there are no more.
-func (a *assembly) feed(in *input, n, limit int, pool mem.BufferPool) (rest int, done bool, err error) {
+func (a *assembly) feed(in *input, n, limit int, memory *inflight.Pool) (rest int, done bool, err error) {
 	if a.prefixN < prefixLen {
 		part := a.prefix[a.prefixN:min(prefixLen, a.prefixN+n)]
 		if err := in.fill(part); err != nil {
@@ -96,16 +121,19 @@ func (a *assembly) feed(in *input, n, limit int, pool mem.BufferPool) (rest int,
 		if n -= len(part); a.prefixN < prefixLen {
 			return 0, false, nil
 		}
-		if a.begin(limit); a.fault != nil {
+		if a.begin(limit, memory); a.fault != nil {
 			return n, false, nil
 		}
 	}
 	for n > 0 && a.left > 0 {
-		part := a.room(n, pool)
+		part := a.room(n, min(n, in.buffered()), memory)
+		if part == nil {
+			return n, false, nil
+		}
 		if err := in.fill(part); err != nil {
 			return 0, false, err
 		}
-		a.add(len(part), pool)
+		a.add(len(part), memory)
 		n -= len(part)
 	}
 	return n, a.left == 0, nil

@@ -46,6 +46,9 @@ type call struct {
 	unacked      int64 // what was read of it and not yet granted again
 	need         int64 // what is missing of a message
 	outWindow    int64 // what the client lets us send
+	charged      int64 // what it holds of the budget besides its messages
+	delivering   bool  // the reader is adding to its messages
+	handedOver   bool  // a handler has its message
 	running      bool  // a worker has it
 	cutOff       bool  // and it is no longer one of the connection's
 	sending      bool  // a part of a message is out
@@ -67,6 +70,12 @@ type message struct {
 	data       mem.BufferSlice
 	compressed bool
 	there      bool
+}
+
+// free gives the message's memory back. It may be called again.
+func (m *message) free() {
+	m.data.Free()
+	*m = message{}
 }
 
 // callContext is a call as a context. What a context has beyond an end is made

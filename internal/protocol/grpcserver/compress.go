@@ -12,12 +12,29 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 
+	"shoal/internal/inflight"
 	"shoal/internal/reject"
 )
 
-// decompress returns the bytes of a compressed message, of which there may be
-// limit at most.
-func decompress(by encoding.Compressor, data mem.BufferSlice, limit int, pool mem.BufferPool) (mem.BufferSlice, error) {
+// freeUnpacked is how much a message may be unpacked to whatever the ratio:
+// tensors of zeros are packed a thousand times smaller and do no harm here.
+const freeUnpacked = 16 << 20
+
+// maxUnpacked returns what a message of so many bytes may be unpacked to.
+func (o *Options) maxUnpacked(packed int) int {
+	limit := int64(o.MaxReceive)
+	if o.MaxUnpacked > 0 {
+		limit = min(limit, o.MaxUnpacked)
+	}
+	if o.MaxRatio > 0 {
+		limit = min(limit, max(freeUnpacked, o.MaxRatio*int64(packed)))
+	}
+	return int(limit)
+}
+
+// decompress returns the bytes of a compressed message, as many as the options
+// allow. Memory is claimed as it is filled.
+func decompress(by encoding.Compressor, data mem.BufferSlice, opt *Options) (mem.BufferSlice, error) {
 	r := data.Reader()
 	defer func() { _ = r.Close() }()
 	z, err := by.Decompress(r)
@@ -27,16 +44,36 @@ func decompress(by encoding.Compressor, data mem.BufferSlice, limit int, pool me
 	if closer, ok := z.(io.Closer); ok {
 		defer func() { _ = closer.Close() }()
 	}
-	out, err := mem.ReadAll(io.LimitReader(z, int64(limit)+1), pool)
-	switch {
-	case err != nil:
+	packed := data.Len()
+	out, err := unpackAll(z, packed, opt.maxUnpacked(packed), opt.Memory)
+	if err != nil {
 		out.Free()
-		return nil, rejectf(reject.Malformed, codes.Internal, "grpc: failed to read decompressed data: %v", err)
-	case out.Len() > limit:
-		out.Free()
-		return nil, rejectf(reject.TooLarge, codes.ResourceExhausted, "grpc: received message after decompression larger than max %d", limit)
+		return nil, err
 	}
 	return out, nil
+}
+
+// unpackAll reads r to its end, in pieces. It fails beyond limit bytes.
+func unpackAll(r io.Reader, packed, limit int, memory *inflight.Pool) (out mem.BufferSlice, err error) {
+	for total := 0; ; {
+		size := min(maxPiece, max(minPiece, growth*max(packed, total)), limit-total+1)
+		buf, err := memory.Claim(max(size, minPiece), int64(packed+total))
+		if err != nil {
+			return out, exhausted(err)
+		}
+		n, err := io.ReadFull(r, (*buf)[:size])
+		*buf = (*buf)[:n]
+		out = append(out, mem.NewBuffer(buf, memory))
+		switch total += n; {
+		case total > limit:
+			return out, rejectf(reject.TooLarge, codes.ResourceExhausted,
+				"grpc: received message after decompression larger than max %d (packed: %d bytes); send it uncompressed or raise --grpc-max-decompressed-size or --max-decompression-ratio", limit, packed)
+		case err == io.EOF, err == io.ErrUnexpectedEOF:
+			return out, nil
+		case err != nil:
+			return out, rejectf(reject.Malformed, codes.Internal, "grpc: failed to read decompressed data: %v", err)
+		}
+	}
 }
 
 // compress returns data compressed.
@@ -71,7 +108,7 @@ func (c *call) encode(v any) (mem.BufferSlice, bool, error) {
 	}
 	compressed := false
 	if by := c.compressor; by != nil && data.Len() > 0 {
-		packed, err := compress(by, data, opt.Buffers)
+		packed, err := compress(by, data, opt.Memory)
 		data.Free()
 		if err != nil {
 			return nil, false, err

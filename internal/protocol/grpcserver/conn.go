@@ -9,6 +9,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc/peer"
+
+	"shoal/internal/reject"
 )
 
 // Sizes that were measured with tensors of 602 KB on loopback: windows that do
@@ -19,6 +21,14 @@ const (
 	streamWindow = 1 << 20
 	connWindow   = 4 << 20
 	maxFrame     = 1 << 20
+)
+
+// What a connection, a call and a call with a stream of messages take besides
+// their messages: buffers, structures and stacks.
+const (
+	connMemory   = inputSize + 16<<10
+	callMemory   = 1 << 10
+	streamMemory = 32 << 10
 )
 
 // A conn is one connection.
@@ -101,6 +111,12 @@ const lingerTime = time.Second
 // serve runs the connection until it is over.
 func (c *conn) serve() {
 	defer c.end()
+	budget := c.server.budget()
+	if err := budget.Acquire(connMemory, 0); err != nil {
+		c.server.opt.Rejects.Closed(reject.GRPC, reject.MaxMemory, c.nc.RemoteAddr(), err.Error())
+		return
+	}
+	defer budget.Release(connMemory)
 	if err := c.handshake(); err != nil {
 		c.refused(err)
 		return
@@ -242,6 +258,11 @@ func (c *conn) removeLocked(s *call) bool {
 	s.wakeLocked()
 	if !s.remoteClosed {
 		c.early.add(s.id)
+	}
+	s.dropLocked()
+	if s.charged > 0 {
+		c.server.budget().Release(s.charged)
+		s.charged = 0
 	}
 	if s.running {
 		s.cutOff = true

@@ -78,6 +78,7 @@ func (c *conn) arrived(s *call, h frameHeader, padding int64) (bool, error) {
 	s.inWindow -= n
 	s.unacked += padding
 	closed, over := s.remoteClosed, s.inWindow < 0
+	s.delivering = !closed && !over
 	c.mu.Unlock()
 	switch {
 	case closed:
@@ -102,12 +103,30 @@ func (c *conn) grantConnLocked(least int64) bool {
 
 // deliver reads n bytes of a call's messages.
 func (c *conn) deliver(s *call, n int) error {
+	err := c.feed(s, n)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.delivering = false
+	if s.ended.Load() {
+		s.dropLocked()
+	}
+	if err == nil {
+		s.need = int64(s.assembly.left)
+		if c.grantLocked(s) {
+			c.kickLocked()
+		}
+	}
+	return err
+}
+
+// feed reads n bytes into the call's messages.
+func (c *conn) feed(s *call, n int) error {
 	a, opt := &s.assembly, &c.server.opt
 	for n > 0 {
 		if a.fault != nil {
 			return c.in.discard(n)
 		}
-		rest, done, err := a.feed(&c.in, n, opt.MaxReceive, opt.Buffers)
+		rest, done, err := a.feed(&c.in, n, opt.MaxReceive, opt.Memory)
 		if err != nil {
 			return err
 		}
@@ -119,13 +138,19 @@ func (c *conn) deliver(s *call, n int) error {
 			s.add(a.take())
 		}
 	}
-	c.mu.Lock()
-	s.need = int64(a.left)
-	if c.grantLocked(s) {
-		c.kickLocked()
-	}
-	c.mu.Unlock()
 	return nil
+}
+
+// dropLocked gives back what has arrived of a call that is over, unless a
+// handler has it or the reader is adding to it.
+func (c *call) dropLocked() {
+	if c.delivering {
+		return
+	}
+	c.assembly.free(c.conn.server.opt.Memory)
+	if !c.handedOver {
+		c.message.free()
+	}
 }
 
 // grantLocked lets the client send more for a call: what was read, once that is
@@ -185,7 +210,7 @@ func (c *call) unpack(m message) (message, error) {
 		return message{}, errFlag
 	}
 	opt := &c.conn.server.opt
-	data, err := decompress(by, m.data, opt.MaxReceive, opt.Buffers)
+	data, err := decompress(by, m.data, opt)
 	return message{data: data, there: true}, err
 }
 
@@ -197,6 +222,9 @@ func (c *call) decode(m message, v any) error {
 	}
 	defer m.data.Free()
 	if err := c.conn.server.opt.Codec.Unmarshal(m.data, v); err != nil {
+		if reject.ReasonOf(err) != reject.None {
+			return err // the codec's own
+		}
 		return rejectf(reject.Malformed, codes.Internal, "grpc: failed to unmarshal the received message: %v", err)
 	}
 	return nil

@@ -160,9 +160,17 @@ func (c *conn) open(id uint32, r *request, endStream bool) (_ *call, _ *refusal,
 		c.putLocked(appendNumber(c.out.buf, http2.FrameRSTStream, id, uint32(http2.ErrCodeRefusedStream)))
 		return nil, &refusalStreams, crowded
 	}
+	size := int64(callMemory)
+	if m := r.method; m != nil && m.clientStreams {
+		size = streamMemory
+	}
 	refusal := r.refusal
-	if refusal == nil && r.timed && r.timeout <= 0 {
+	switch {
+	case refusal != nil:
+	case r.timed && r.timeout <= 0:
 		refusal = &refusalDeadline
+	case !c.server.budget().Try(size):
+		refusal = refusalMemory(c.server.budget().ErrFull(size))
 	}
 	if refusal != nil {
 		before := c.out.size
@@ -171,7 +179,7 @@ func (c *conn) open(id uint32, r *request, endStream bool) (_ *call, _ *refusal,
 		c.kickLocked()
 		return nil, refusal, crowded
 	}
-	s := &call{conn: c, id: id, req: r, remoteClosed: endStream, inWindow: streamWindow, outWindow: c.settings.window}
+	s := &call{conn: c, id: id, charged: size, req: r, remoteClosed: endStream, inWindow: streamWindow, outWindow: c.settings.window}
 	s.Bind((*callContext)(s))
 	if by := r.decompressor; by != nil {
 		s.compressor, s.compress = by, by.Name()
@@ -193,6 +201,11 @@ var (
 func (c *conn) headerTooLarge() error {
 	c.rejected(reject.TooLarge, "a header is too large")
 	return connError{http2.ErrCodeEnhanceYourCalm, "a header is too large"}
+}
+
+// refusalMemory is the answer to a call that the memory budget has no room for.
+func refusalMemory(err error) *refusal {
+	return &refusal{200, exhausted(err).st, reject.Overloaded}
 }
 
 // begin has the call run, unless its message must come first.
@@ -217,7 +230,7 @@ func (c *conn) run(s *call) {
 	s.started = true
 	c.mu.Lock()
 	gone := s.ended.Load()
-	s.running = !gone
+	s.running, s.handedOver = !gone, !gone
 	c.mu.Unlock()
 	if gone {
 		return

@@ -31,9 +31,9 @@ import (
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 
+	"shoal/internal/inflight"
 	"shoal/internal/reject"
 )
 
@@ -41,10 +41,16 @@ import (
 type Options struct {
 	// Codec reads and writes all messages; the default is protobuf's.
 	Codec encoding.CodecV2
-	// Buffers lends memory for messages; the default is grpc-go's pool.
-	Buffers mem.BufferPool
+	// Memory lends memory for messages and bounds what all connections
+	// together may hold; the default has no bound.
+	Memory *inflight.Pool
 	// MaxReceive and MaxSend bound a message, in bytes. There is no default.
 	MaxReceive, MaxSend int
+	// MaxUnpacked bounds what a compressed message is unpacked to, in bytes.
+	// Beyond freeUnpacked it may also be no more than MaxRatio times as large
+	// as it was packed. Zero means no bound but MaxReceive.
+	MaxUnpacked int64
+	MaxRatio    int64
 	// MaxStreams bounds the calls in flight on a connection; zero means no
 	// bound.
 	MaxStreams uint32
@@ -78,8 +84,8 @@ func (o Options) withDefaults() Options {
 	if o.Codec == nil {
 		o.Codec = encoding.GetCodecV2(proto.Name)
 	}
-	if o.Buffers == nil {
-		o.Buffers = mem.DefaultBufferPool()
+	if o.Memory == nil {
+		o.Memory = inflight.NewPool(nil)
 	}
 	if o.Workers == 0 {
 		o.Workers = 4 * runtime.GOMAXPROCS(0)
@@ -227,6 +233,8 @@ func (s *Server) unlisten(l net.Listener) {
 	delete(s.listeners, l)
 	_ = l.Close()
 }
+
+func (s *Server) budget() *inflight.Budget { return s.opt.Memory.Budget() }
 
 func (s *Server) ending() bool {
 	s.mu.Lock()

@@ -19,6 +19,7 @@ func (c *call) run(w *worker) {
 	s := c.conn.server
 	defer s.handlers.Done()
 	defer c.conn.left(c)
+	defer c.message.free() // if the handler did not read it
 	if failure := c.req.failure; failure != nil {
 		if c.req.encoding != "" && s.methods[c.req.path] != nil {
 			c.setTrailer(metadata.Pairs("grpc-accept-encoding", acceptedEncodings()))

@@ -4,6 +4,8 @@ import (
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
+
+	"shoal/internal/inflight"
 )
 
 // codec is what the server reads and writes messages with: the standard one,
@@ -11,14 +13,15 @@ import (
 // in, and for answers that are encoded already.
 type codec struct {
 	encoding.CodecV2
+	budget *inflight.Budget // what requests take besides the memory they arrived in
 }
 
-func newCodec() codec { return codec{encoding.GetCodecV2(proto.Name)} }
+func newCodec(b *inflight.Budget) codec { return codec{encoding.GetCodecV2(proto.Name), b} }
 
 // Unmarshal reads v from data. A *message takes references to data of its own.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	if m, ok := v.(*message); ok {
-		return m.decode(data)
+		return m.decode(data, c.budget)
 	}
 	return c.CodecV2.Unmarshal(data, v)
 }

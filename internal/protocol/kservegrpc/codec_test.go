@@ -173,7 +173,7 @@ func checkCodec(t *testing.T, data []byte, seed uint64) {
 	pool := &countingPool{}
 	pieces := split(data, seed, pool)
 	m := newMessage()
-	err := newCodec().Unmarshal(pieces, m)
+	err := newCodec(nil).Unmarshal(pieces, m)
 	pieces.Free() // as grpc does once Unmarshal is back
 	if (err == nil) != (wantErr == nil) {
 		t.Fatalf("decode %x: got error %v, want %v", data, err, wantErr)
@@ -240,7 +240,7 @@ func TestCodecKeepsLargeTensorsWhereTheyWereReceived(t *testing.T) {
 	}
 	m := newMessage()
 	defer m.release()
-	if err := m.decode(pieces); err != nil {
+	if err := m.decode(pieces, nil); err != nil {
 		t.Fatal(err)
 	}
 	if got := m.raw[0].Contiguous(nil); !bytes.Equal(got, raw) {
@@ -277,7 +277,7 @@ func TestCodecBoundsWhatAMessageTakesInMemory(t *testing.T) {
 		"dimensions":        repeat(5, bytes.Repeat([]byte{3 << 3, 1}, maxDims+1), 1),
 	} {
 		m := newMessage()
-		if err := m.decode(mem.BufferSlice{mem.SliceBuffer(data)}); err != errTooMany {
+		if err := m.decode(mem.BufferSlice{mem.SliceBuffer(data)}, nil); err != errTooMany {
 			t.Errorf("%s: got %v, want %v", name, err, errTooMany)
 		}
 		m.release()
@@ -295,7 +295,7 @@ func TestCodecReadsASecondMessageInPlaceOfTheFirst(t *testing.T) {
 			t.Fatal(err)
 		}
 		pieces := split(data, 0, pool)
-		if err := m.decode(pieces); err != nil {
+		if err := m.decode(pieces, nil); err != nil {
 			t.Fatal(err)
 		}
 		pieces.Free()

@@ -9,16 +9,17 @@ import (
 
 // grpcCodes says what our codes are called here.
 var grpcCodes = [status.CodeCount]codes.Code{
-	status.Unknown:          codes.Unknown,
-	status.Internal:         codes.Internal,
-	status.NotFound:         codes.NotFound,
-	status.InvalidArgument:  codes.InvalidArgument,
-	status.Unavailable:      codes.Unavailable,
-	status.Unsupported:      codes.Unimplemented,
-	status.AlreadyExists:    codes.AlreadyExists,
-	status.Cancelled:        codes.Canceled,
-	status.DeadlineExceeded: codes.DeadlineExceeded,
-	status.PermissionDenied: codes.PermissionDenied,
+	status.Unknown:           codes.Unknown,
+	status.Internal:          codes.Internal,
+	status.NotFound:          codes.NotFound,
+	status.InvalidArgument:   codes.InvalidArgument,
+	status.Unavailable:       codes.Unavailable,
+	status.Unsupported:       codes.Unimplemented,
+	status.AlreadyExists:     codes.AlreadyExists,
+	status.Cancelled:         codes.Canceled,
+	status.DeadlineExceeded:  codes.DeadlineExceeded,
+	status.PermissionDenied:  codes.PermissionDenied,
+	status.ResourceExhausted: codes.ResourceExhausted,
 }
 
 // grpcError returns an error of ours as the client gets it. A deadline has the

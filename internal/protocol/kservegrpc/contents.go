@@ -101,7 +101,11 @@ func (in *inputMessage) typed(r *infer.Request, t tensor.Type) (infer.Data, erro
 	if field == bytesContents {
 		size = in.counts.elements[field]*4 + in.counts.text
 	}
-	dst := r.Grow(size)[:0]
+	memory, err := r.GrowWithin(size)
+	if err != nil {
+		return infer.Data{}, err
+	}
+	dst := memory[:0]
 	for _, part := range in.contents {
 		_ = walkContents(part, func(f protowire.Number, _ int, v []byte) error { // checked when it was counted
 			if f == protowire.Number(field) {

@@ -25,7 +25,7 @@ func (s *fakeStream) SendMsg(any) error        { return errors.New("nothing is s
 func (s *fakeStream) RecvMsg(m any) error {
 	select {
 	case b := <-s.msgs:
-		return m.(*message).decode(mem.BufferSlice{mem.SliceBuffer(b)})
+		return m.(*message).decode(mem.BufferSlice{mem.SliceBuffer(b)}, nil)
 	case <-s.ctx.Done():
 		return s.ctx.Err()
 	}

@@ -39,7 +39,7 @@ func (d *decoupled) infer(v *engine.Version) (err error) {
 		case resp.Err != nil:
 			return d.fail(v, resp.Err, final)
 		}
-		out, err := encodeStream(reply{resp: resp, id: d.m.id, final: finalMark(final)}, d.server.opt.MaxMessage)
+		out, err := d.server.encoder.stream(reply{resp: resp, id: d.m.id, final: finalMark(final)})
 		if err != nil {
 			return d.fail(v, err, final)
 		}
@@ -68,6 +68,7 @@ func (d *decoupled) give(p part) error {
 	case d.parts <- p:
 		return nil
 	case <-d.ctx.Done():
+		p.reply.free()
 		return d.ctx.Err()
 	}
 }

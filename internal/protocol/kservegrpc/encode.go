@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"shoal/internal/infer"
+	"shoal/internal/inflight"
 	"shoal/internal/status"
 	"shoal/internal/tensor"
 )
@@ -51,44 +52,63 @@ func finalMark(last bool) finalFlag {
 	return finalFalse
 }
 
-// encodeInfer returns r as a ModelInferResponse, refusing one of more than
-// limit bytes.
-func encodeInfer(r reply, limit int) (*encoded, error) {
+// free gives the memory back of an answer that nobody will send; nil has none.
+func (e *encoded) free() {
+	if e != nil {
+		e.data[0].Free()
+	}
+}
+
+// An encoder makes answers in the memory that it is given.
+type encoder struct {
+	limit  int // of an answer, in bytes
+	memory *inflight.Pool
+}
+
+// infer returns r as a ModelInferResponse. It fails when that is larger than
+// the limit, or when there is no memory for it.
+func (x encoder) infer(r reply) (*encoded, error) {
 	size := r.size()
-	if err := checkSize(size, limit); err != nil {
-		return nil, err
-	}
-	return encode(size, r.append), nil
+	return x.claim(size, r.append)
 }
 
-// encodeStream returns r as the infer_response of a ModelStreamInferResponse.
-func encodeStream(r reply, limit int) (*encoded, error) {
+// stream returns r as the infer_response of a ModelStreamInferResponse. It
+// fails as infer does.
+func (x encoder) stream(r reply) (*encoded, error) {
 	inner := r.size()
-	size := sizeMessage(inner)
-	if err := checkSize(size, limit); err != nil {
-		return nil, err
-	}
-	return encode(size, func(b []byte) []byte {
+	return x.claim(sizeMessage(inner), func(b []byte) []byte {
 		return r.append(appendHead(b, 2, inner))
-	}), nil
+	})
 }
 
-// encodeStreamError returns a ModelStreamInferResponse with an error's text. The
-// rest of r tells the client which of its requests failed.
-func encodeStreamError(r reply, text string) *encoded {
+// streamError returns a ModelStreamInferResponse with an error's text. The rest
+// of r tells the client which of its requests failed.
+func (x encoder) streamError(r reply, text string) *encoded {
 	inner := r.size()
-	return encode(sizeString(text)+sizeMessage(inner), func(b []byte) []byte {
+	size := sizeString(text) + sizeMessage(inner)
+	return x.fill(x.memory.Get(size), size, func(b []byte) []byte {
 		b = appendString(b, 1, text)
 		return r.append(appendHead(b, 2, inner))
 	})
 }
 
-// encode lends write a buffer of size bytes, which it must fill exactly.
-func encode(size int, write func([]byte) []byte) *encoded {
+// claim lends write a buffer of size bytes, if that is within the limits.
+func (x encoder) claim(size int, write func([]byte) []byte) (*encoded, error) {
+	if err := checkSize(size, x.limit); err != nil {
+		return nil, err
+	}
+	buf, err := x.memory.Claim(size, 0)
+	if err != nil {
+		return nil, err
+	}
+	return x.fill(buf, size, write), nil
+}
+
+// fill has write fill the buffer with exactly size bytes.
+func (x encoder) fill(buf *[]byte, size int, write func([]byte) []byte) *encoded {
 	e := new(encoded)
-	buf := buffers.Get(size)
 	writeExactly((*buf)[:0:size], write)
-	e.data[0] = mem.NewBuffer(buf, &buffers)
+	e.data[0] = mem.NewBuffer(buf, x.memory)
 	return e
 }
 

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"shoal/internal/infer"
+	"shoal/internal/inflight"
 	pb "shoal/internal/protocol/kservegrpc/inferencepb"
 	"shoal/internal/status"
 	"shoal/internal/tensor"
@@ -53,7 +54,7 @@ func fullMessage() *pb.ModelInferResponse {
 // read decodes what was encoded with the standard codec.
 func read[M proto.Message](t *testing.T, e *encoded, m M) M {
 	t.Helper()
-	data, err := newCodec().Marshal(e)
+	data, err := newCodec(nil).Marshal(e)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,8 +65,11 @@ func read[M proto.Message](t *testing.T, e *encoded, m M) M {
 	return m
 }
 
+// all encodes answers of any size.
+var all = encoder{math.MaxInt32, inflight.NewPool(nil)}
+
 func TestEncodeWritesWhatTheStandardCodecReads(t *testing.T) {
-	e, err := encodeInfer(reply{resp: fullResponse(), id: "id"}, math.MaxInt32)
+	e, err := all.infer(reply{resp: fullResponse(), id: "id"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +77,7 @@ func TestEncodeWritesWhatTheStandardCodecReads(t *testing.T) {
 		t.Errorf("unary (-want +got):\n%s", diff)
 	}
 
-	e, err = encodeStream(reply{resp: fullResponse(), id: "id", final: finalTrue}, math.MaxInt32)
+	e, err = all.stream(reply{resp: fullResponse(), id: "id", final: finalTrue})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +87,7 @@ func TestEncodeWritesWhatTheStandardCodecReads(t *testing.T) {
 		t.Errorf("stream (-want +got):\n%s", diff)
 	}
 
-	e = encodeStreamError(reply{resp: &infer.Response{}, id: ""}, "it failed")
+	e = all.streamError(reply{resp: &infer.Response{}, id: ""}, "it failed")
 	want = &pb.ModelStreamInferResponse{ErrorMessage: "it failed", InferResponse: &pb.ModelInferResponse{}}
 	if diff := cmp.Diff(want, read(t, e, &pb.ModelStreamInferResponse{}), protocmp.Transform()); diff != "" {
 		t.Errorf("stream error (-want +got):\n%s", diff)
@@ -92,10 +96,10 @@ func TestEncodeWritesWhatTheStandardCodecReads(t *testing.T) {
 
 func TestEncodeRefusesWhatIsBeyondTheLimit(t *testing.T) {
 	size := reply{resp: fullResponse()}.size()
-	if _, err := encodeInfer(reply{resp: fullResponse()}, size); err != nil {
+	if _, err := (encoder{size, all.memory}).infer(reply{resp: fullResponse()}); err != nil {
 		t.Errorf("at the limit: got %v, want none", err)
 	}
-	if _, err := encodeInfer(reply{resp: fullResponse()}, size-1); status.CodeOf(err) != status.InvalidArgument {
+	if _, err := (encoder{size - 1, all.memory}).infer(reply{resp: fullResponse()}); status.CodeOf(err) != status.InvalidArgument {
 		t.Errorf("beyond the limit: got %v, want %v", err, status.InvalidArgument)
 	}
 }
@@ -105,7 +109,7 @@ func TestEveryCodeHasItsGrpcCode(t *testing.T) {
 		status.Unknown: codes.Unknown, status.Internal: codes.Internal, status.NotFound: codes.NotFound,
 		status.InvalidArgument: codes.InvalidArgument, status.Unavailable: codes.Unavailable, status.Unsupported: codes.Unimplemented,
 		status.AlreadyExists: codes.AlreadyExists, status.Cancelled: codes.Canceled, status.DeadlineExceeded: codes.DeadlineExceeded,
-		status.PermissionDenied: codes.PermissionDenied,
+		status.PermissionDenied: codes.PermissionDenied, status.ResourceExhausted: codes.ResourceExhausted,
 	}
 	for code := range status.CodeCount {
 		st := grpcstatus.Convert(grpcError(status.Errorf(code, "text")))
@@ -116,21 +120,5 @@ func TestEveryCodeHasItsGrpcCode(t *testing.T) {
 		if st.Code() != want[code] || st.Code() == codes.OK || st.Message() != text {
 			t.Errorf("%v: got %v %q, want %v %q", code, st.Code(), st.Message(), want[code], text)
 		}
-	}
-}
-
-func TestPoolLendsWhatIsAskedFor(t *testing.T) {
-	var p bufferPool
-	for _, n := range []int{0, 1, 1023, 1024, 1025, 16384, 602112, 1 << 24, 1<<24 + 1} {
-		b := p.Get(n)
-		if len(*b) != n {
-			t.Errorf("got %d bytes, want %d", len(*b), n)
-		}
-		p.Put(b)
-	}
-	odd := make([]byte, 5000) // not one of the pool's own
-	p.Put(&odd)
-	if b := p.Get(8192); cap(*b) != 8192 {
-		t.Errorf("got a buffer of %d, want 8192", cap(*b))
 	}
 }

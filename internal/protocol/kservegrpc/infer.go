@@ -56,7 +56,7 @@ func (s *Server) infer(ctx context.Context, m *message) (_ *encoded, err error) 
 	if err := v.Infer(ctx, m.req); err != nil {
 		return nil, err
 	}
-	return encodeInfer(reply{resp: &m.req.Response, id: m.id}, s.opt.MaxMessage)
+	return s.encoder.infer(reply{resp: &m.req.Response, id: m.id})
 }
 
 // inferInTime is infer for a call with a deadline. An execution is not broken
@@ -68,10 +68,14 @@ func (s *Server) inferInTime(ctx context.Context, m *message) (*encoded, error) 
 		reply *encoded
 		err   error
 	}
-	done := make(chan result, 1)
+	done := make(chan result)
 	s.wg.Go(func() {
 		reply, err := s.infer(ctx, m)
-		done <- result{reply, err}
+		select {
+		case done <- result{reply, err}:
+		case <-ctx.Done():
+			reply.free()
+		}
 	})
 	select {
 	case r := <-done:

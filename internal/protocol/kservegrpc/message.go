@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"shoal/internal/infer"
+	"shoal/internal/inflight"
 	"shoal/internal/tensor"
 )
 
@@ -91,11 +92,12 @@ func (m *message) reset() {
 // decode reads a ModelInferRequest. It accepts and refuses exactly what
 // proto.Unmarshal does, and means the same by it, but for lists so long that no
 // model could want them.
-func (m *message) decode(data mem.BufferSlice) error {
+func (m *message) decode(data mem.BufferSlice, budget *inflight.Budget) error {
 	m.reset() // grpc reads on after a first message, to find that there is none
 	data.Ref()
 	m.data = data
 	m.req = infer.NewRequest()
+	m.req.Claim = budget.Claim()
 	s := newSegments(data, m.req)
 	for s.left > 0 {
 		tag, ok := s.varint()
@@ -111,8 +113,20 @@ func (m *message) decode(data mem.BufferSlice) error {
 		}
 	}
 	m.params = latest(m.params)
-	return nil
+	return m.claimLists()
 }
+
+// claimLists claims the memory of lists that are unusually long.
+func (m *message) claimLists() error {
+	n := cap(m.params) + cap(m.inputs) + cap(m.outputs) + cap(m.raw) + cap(m.tensorParams) + cap(m.contents) + cap(m.pieces)
+	if n <= maxKept {
+		return nil
+	}
+	return m.req.Claim.Acquire(int64(n) * entrySize)
+}
+
+// entrySize is roughly what an entry of a list takes.
+const entrySize = 128
 
 // field reads one field of the message.
 func (m *message) field(s *segments, num protowire.Number, typ protowire.Type) error {

@@ -1,6 +1,7 @@
 package kservegrpc
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"math"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"shoal/internal/inflight"
 	"shoal/internal/reject"
 )
 
@@ -17,6 +19,13 @@ type Options struct {
 	// MaxMessage bounds a message in either direction, in bytes; the default
 	// and the most that clients can take is 2147483647.
 	MaxMessage int
+	// MaxUnpacked bounds what a compressed message is unpacked to, in bytes,
+	// and MaxRatio how many times larger than the message that may be, from
+	// 16 MiB on; the defaults are 64 MiB and 100.
+	MaxUnpacked, MaxRatio int64
+	// Memory lends memory for messages and bounds it; by default there is no
+	// bound.
+	Memory *inflight.Pool
 	// MaxStreams bounds the calls in flight on one connection; by default
 	// there is no bound.
 	MaxStreams uint32
@@ -155,6 +164,11 @@ func (o Options) withDefaults() Options {
 	set(&o.Keepalive.MinPingInterval, 5*time.Minute)
 	if o.MaxMessage == 0 {
 		o.MaxMessage = math.MaxInt32
+	}
+	o.MaxUnpacked = cmp.Or(o.MaxUnpacked, 64<<20)
+	o.MaxRatio = cmp.Or(o.MaxRatio, 100)
+	if o.Memory == nil {
+		o.Memory = inflight.NewPool(nil)
 	}
 	if o.StreamInFlight == 0 {
 		o.StreamInFlight = 1024

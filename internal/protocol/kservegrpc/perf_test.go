@@ -111,7 +111,7 @@ func BenchmarkDecode(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				m := newMessage()
-				if err := m.decode(pieces); err != nil {
+				if err := m.decode(pieces, nil); err != nil {
 					b.Fatal(err)
 				}
 				m.release()
@@ -119,7 +119,7 @@ func BenchmarkDecode(b *testing.B) {
 		})
 		b.Run(name+"/standard", func(b *testing.B) {
 			b.ReportAllocs()
-			std := newCodec().CodecV2
+			std := newCodec(nil).CodecV2
 			for b.Loop() {
 				if err := std.Unmarshal(pieces, new(pb.ModelInferRequest)); err != nil {
 					b.Fatal(err)

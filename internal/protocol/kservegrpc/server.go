@@ -27,6 +27,7 @@ import (
 type Server struct {
 	opt        Options
 	engine     *engine.Engine
+	encoder    encoder
 	restricted map[Class]Restriction
 	log        *slog.Logger
 	addr       net.Addr
@@ -55,7 +56,7 @@ func Start(opt Options, e *engine.Engine, l net.Listener) (*Server, error) {
 
 func newServer(opt Options, e *engine.Engine) (*Server, error) {
 	opt = opt.withDefaults()
-	s := &Server{opt: opt, engine: e, log: opt.Log, closing: make(chan struct{})}
+	s := &Server{opt: opt, engine: e, encoder: encoder{opt.MaxMessage, opt.Memory}, log: opt.Log, closing: make(chan struct{})}
 	var err error
 	if s.restricted, err = restrictions(opt.Restricted); err != nil {
 		return nil, err
@@ -104,9 +105,11 @@ func (s *Server) transport() (grpcserver.Options, error) {
 	o := &s.opt
 	creds, err := o.TLS.credentials()
 	return grpcserver.Options{
-		Codec:             newCodec(),
-		Buffers:           &buffers,
+		Codec:             newCodec(o.Memory.Budget()),
+		Memory:            o.Memory,
 		MaxReceive:        o.MaxMessage,
+		MaxUnpacked:       o.MaxUnpacked,
+		MaxRatio:          o.MaxRatio,
 		MaxSend:           o.MaxMessage,
 		MaxStreams:        o.MaxStreams,
 		Workers:           o.Workers,

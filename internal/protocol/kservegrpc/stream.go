@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"google.golang.org/grpc"
@@ -36,6 +37,10 @@ type inferStream struct {
 	open    atomic.Int64 // requests to decoupled models that are not over
 
 	sequences map[sequenceKey]*answer // the reader's own
+
+	mu     sync.Mutex // protects the fields below and the replies of answers
+	unsent map[*answer]struct{}
+	over   bool // nothing is sent any more
 }
 
 // An answer is what one request of a stream got.
@@ -75,11 +80,45 @@ func (s *Server) modelStreamInfer(_ any, stream grpc.ServerStream) (err error) {
 		answers:    make(chan *answer, s.opt.StreamInFlight),
 		parts:      make(chan part),
 		sequences:  make(map[sequenceKey]*answer),
+		unsent:     make(map[*answer]struct{}),
 	}
 	// The reader may still wait for the client when this returns; the end of
 	// the call, which follows, ends it.
 	s.wg.Go(st.read)
+	defer st.end()
 	return st.write()
+}
+
+// end gives back the answers that were not sent. Those that come later are
+// given back by give.
+func (st *inferStream) end() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.over = true
+	for a := range st.unsent {
+		a.reply.free()
+		a.reply = nil
+	}
+}
+
+// give makes reply the answer a, unless the stream is over.
+func (st *inferStream) give(a *answer, reply *encoded) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.over {
+		reply.free()
+		return
+	}
+	a.reply, a.size = reply, reply.len()
+	st.unsent[a] = struct{}{}
+}
+
+// take returns the reply of an answer, which is the caller's to send.
+func (st *inferStream) take(a *answer) *encoded {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	delete(st.unsent, a)
+	return a.reply
 }
 
 // read starts a goroutine for each request until the client has no more.
@@ -151,7 +190,7 @@ func (st *inferStream) write() error {
 			}
 			head, done = a, a.done
 		case <-done:
-			if err := st.send(head.reply, head.err); err != nil {
+			if err := st.send(st.take(head), head.err); err != nil {
 				return err
 			}
 			st.room.leave(head.size)
@@ -208,14 +247,16 @@ func (st *inferStream) run(m *message, v *engine.Version, err error, a, before *
 	defer m.release()
 	st.await(before)
 	var at infer.Response // the model and version, once the request is with them
+	var out *encoded
 	if err == nil {
-		a.reply, err = st.try(m, v, &at)
+		out, err = st.try(m, v, &at)
 	}
 	if err != nil {
-		a.reply, a.err = st.failure(m, reply{resp: &at, id: m.id}, err)
+		out, a.err = st.failure(m, reply{resp: &at, id: m.id}, err)
 	}
 	asked := a.size
-	if a.size = a.reply.len(); a.size != asked {
+	st.give(a, out)
+	if a.size != asked {
 		st.room.turn(asked, a.size)
 	}
 }
@@ -239,7 +280,7 @@ func (st *inferStream) failure(m *message, r reply, err error) (*encoded, error)
 		return nil, err
 	}
 	st.server.logFault("ModelStreamInfer", err)
-	return encodeStreamError(r, strings.ToValidUTF8(status.Public(err), "\uFFFD")), nil
+	return st.server.encoder.streamError(r, strings.ToValidUTF8(status.Public(err), "\uFFFD")), nil
 }
 
 // try runs a request and encodes its response. It says in at how far it came.
@@ -254,5 +295,5 @@ func (st *inferStream) try(m *message, v *engine.Version, at *infer.Response) (o
 		}
 		return nil, err
 	}
-	return encodeStream(reply{resp: &m.req.Response, id: m.id, final: finalTrue}, st.server.opt.MaxMessage)
+	return st.server.encoder.stream(reply{resp: &m.req.Response, id: m.id, final: finalTrue})
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"shoal/internal/infer"
+	"shoal/internal/inflight"
 )
 
 // An inferAnswer is an inference request on its way through the handler and the
@@ -21,6 +22,11 @@ type inferAnswer struct {
 	request   *infer.Request
 	allBinary bool
 
+	memory *inflight.Pool
+	kept   []byte         // memory for small answers
+	large  *body          // memory for others; nil when there is none
+	claim  inflight.Claim // what the answer takes besides
+
 	json   []byte // the JSON part of the answer, or all of it when packed
 	binary int    // the bytes of the outputs that follow it
 	coding encoding
@@ -30,9 +36,11 @@ type inferAnswer struct {
 
 var answers = sync.Pool{New: func() any { return new(inferAnswer) }}
 
-func newAnswer() *inferAnswer {
+func newAnswer(memory *inflight.Pool) *inferAnswer {
 	a := answers.Get().(*inferAnswer)
+	a.memory, a.claim = memory, memory.Budget().Claim()
 	a.request = infer.NewRequest()
+	a.request.Claim = memory.Budget().Claim()
 	return a
 }
 
@@ -51,18 +59,45 @@ func (a *inferAnswer) letGo() {
 // release gives everything back.
 func (a *inferAnswer) release() {
 	a.letGo()
-	json := a.json[:0]
-	if cap(json) > maxKeptBody {
-		json = nil
+	if a.large != nil {
+		a.large.release()
 	}
-	*a = inferAnswer{json: json}
+	a.claim.Release()
+	kept := a.kept[:0]
+	if cap(kept) > smallJSON {
+		kept = nil
+	}
+	*a = inferAnswer{kept: kept}
 	answers.Put(a)
 }
 
-// encode makes the answer of the request's response.
+// smallJSON is the largest answer that is made in memory of the inferAnswer's
+// own.
+const smallJSON = 64 << 10
+
+// encode makes the answer of the request's response. It fails when the memory
+// budget has no room for it.
 func (a *inferAnswer) encode() error {
+	room := a.kept[:0]
+	if n := jsonSize(a.request, a.allBinary); n > smallJSON {
+		a.large = newBody(a.memory)
+		if err := a.large.grow(n); err != nil {
+			return err
+		}
+		room = a.large.b
+	}
 	var err error
-	if a.json, a.binary, err = appendResponse(a.json[:0], a.request, a.allBinary); err != nil {
+	if a.json, a.binary, err = appendResponse(room, a.request, a.allBinary); err != nil {
+		return err
+	}
+	extra := a.binary // in the instance's memory until it is written
+	if a.large == nil {
+		a.kept = a.json
+	}
+	if a.large == nil || cap(a.json) > cap(room) {
+		extra += cap(a.json)
+	}
+	if err := a.claim.Acquire(int64(extra)); err != nil {
 		return err
 	}
 	if a.binary > 0 {
@@ -78,7 +113,7 @@ func (a *inferAnswer) compress(enc encoding) error {
 	if enc == unpacked {
 		return nil
 	}
-	packed := newBody()
+	packed := newBody(a.memory)
 	w := enc.writer((*bodyWriter)(packed))
 	_, err := a.WriteTo(w)
 	if err == nil {
@@ -86,8 +121,11 @@ func (a *inferAnswer) compress(enc encoding) error {
 	}
 	enc.putWriter(w)
 	a.letGo()
-	a.json, packed.b = packed.b, a.json
-	packed.release()
+	a.claim.Release()
+	if a.large != nil {
+		a.large.release()
+	}
+	a.large, a.json = packed, packed.b
 	a.binary, a.coding = 0, enc
 	return err
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"shoal/internal/inflight"
 	"shoal/internal/reject"
 	"shoal/internal/status"
 )
@@ -16,30 +17,36 @@ import (
 // A sizeError says that n bytes are more than limit.
 type sizeError func(n, limit int64) error
 
-// A body is a request's body in pooled memory.
-type body struct{ b []byte }
+// A body is a request's body, or an answer, in pooled memory that counts against
+// the memory budget.
+type body struct {
+	b      []byte
+	buf    *[]byte // what b is a part of, nil when there is none
+	memory *inflight.Pool
+}
 
 var bodies = sync.Pool{New: func() any { return new(body) }}
 
-func newBody() *body { return bodies.Get().(*body) }
+func newBody(memory *inflight.Pool) *body {
+	p := bodies.Get().(*body)
+	p.memory = memory
+	return p
+}
 
 // release gives the memory back.
 func (p *body) release() {
-	if cap(p.b) > maxKeptBody {
-		p.b = nil
+	if p.buf != nil {
+		p.memory.Put(p.buf)
 	}
-	p.b = p.b[:0]
+	*p = body{}
 	bodies.Put(p)
 }
 
 const (
-	// maxKeptBody is the largest body whose memory is kept for another.
-	maxKeptBody = 16 << 20
-	// leastBody is the least memory that a body gets, so that the next one fits
-	// it too.
-	leastBody = 4 << 10
 	// firstRead is the most memory that a body gets before its bytes are there.
-	firstRead = 64 << 10
+	// After that it gets growth times as much as has arrived.
+	firstRead = 16 << 10
+	growth    = 4
 	// maxChunks is how many chunks a body may come in.
 	maxChunks = 1 << 16
 	// What a handler left of a body is read, up to these, so that the
@@ -51,9 +58,9 @@ const (
 // receive reads the body that a client sends. Memory grows with what arrives,
 // not with what the client says will. A body of more than limit bytes is not
 // read and gives tooLarge's error, with the bytes that are known of and the
-// limit.
+// limit. One that the memory budget has no room for fails, too.
 func receive(ctx *fasthttp.RequestCtx, c *conn, limit int64, tooLarge sizeError) (*body, error) {
-	p := newBody()
+	p := newBody(c.server.opt.Memory)
 	stream := ctx.RequestBodyStream()
 	if stream == nil {
 		return p, nil
@@ -77,9 +84,14 @@ func (p *body) fixed(stream io.Reader, length, limit int64, tooLarge sizeError) 
 	if length > limit {
 		return tooLarge(length, limit)
 	}
+	if err := p.memory.Budget().Check(length); err != nil {
+		return err
+	}
 	for int64(len(p.b)) < length {
 		if len(p.b) == cap(p.b) {
-			p.grow(int(min(max(length, leastBody), max(firstRead, 2*int64(cap(p.b))))))
+			if err := p.grow(int(min(length, max(firstRead, growth*int64(len(p.b)))))); err != nil {
+				return err
+			}
 		}
 		room := p.b[len(p.b):min(int64(cap(p.b)), length)]
 		n, err := stream.Read(room)
@@ -99,7 +111,9 @@ func (p *body) chunked(stream io.Reader, limit int64, tooLarge sizeError) error 
 	left, ended := chunkLeft(stream), chunksEnded(stream)
 	for {
 		if len(p.b) == cap(p.b) {
-			p.grow(max(leastBody, 2*cap(p.b)))
+			if err := p.grow(max(firstRead, growth*len(p.b))); err != nil {
+				return err
+			}
 		}
 		n, err := stream.Read(p.b[len(p.b):cap(p.b)])
 		p.b = p.b[:len(p.b)+n]
@@ -122,10 +136,18 @@ func (p *body) chunked(stream io.Reader, limit int64, tooLarge sizeError) error 
 	}
 }
 
-func (p *body) grow(n int) {
-	next := make([]byte, len(p.b), n)
-	copy(next, p.b)
-	p.b = next
+// grow moves the body to memory of at least n bytes.
+func (p *body) grow(n int) error {
+	buf, err := p.memory.Claim(n, int64(cap(p.b)))
+	if err != nil {
+		return err
+	}
+	next := (*buf)[:copy(*buf, p.b)]
+	if p.buf != nil {
+		p.memory.Put(p.buf)
+	}
+	p.b, p.buf = next, buf
+	return nil
 }
 
 // chunkLeft returns fasthttp's count of bytes that the current chunk still has.

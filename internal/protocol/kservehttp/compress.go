@@ -141,8 +141,22 @@ func (e encoding) putWriter(p packer) { packers[e].Put(p) }
 type bodyWriter body
 
 func (w *bodyWriter) Write(p []byte) (int, error) {
+	if need := len(w.b) + len(p); need > cap(w.b) {
+		if err := (*body)(w).grow(max(need, 2*cap(w.b))); err != nil {
+			return 0, err
+		}
+	}
 	w.b = append(w.b, p...)
 	return len(p), nil
+}
+
+// freeUnpacked is how much a body may be unpacked to whatever the ratio: tensors
+// of zeros are packed a thousand times smaller and do no harm here.
+const freeUnpacked = 16 << 20
+
+// maxUnpacked returns what a body of so many bytes may be unpacked to.
+func (h *handler) maxUnpacked(packed int) int64 {
+	return min(h.maxInput, max(freeUnpacked, h.maxRatio*int64(packed)))
 }
 
 // decompress replaces the body by what it was packed from, which may have up
@@ -153,7 +167,7 @@ func (a *inferAnswer) decompress(enc encoding, limit int64) error {
 	}
 	u := unpackers[enc].Get().(unpacker)
 	defer unpackers[enc].Put(u)
-	out := newBody()
+	out := newBody(a.memory)
 	err := u.reset(bytes.NewReader(a.body.b))
 	if err == nil {
 		err = out.readAll(u, limit)
@@ -175,7 +189,9 @@ func (a *inferAnswer) decompress(enc encoding, limit int64) error {
 func (p *body) readAll(r io.Reader, limit int64) error {
 	for {
 		if len(p.b) == cap(p.b) {
-			p.grow(max(firstRead, 2*cap(p.b)))
+			if err := p.grow(max(firstRead, growth*len(p.b))); err != nil {
+				return err
+			}
 		}
 		n, err := r.Read(p.b[len(p.b):cap(p.b)])
 		p.b = p.b[:len(p.b)+n]

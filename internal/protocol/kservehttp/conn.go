@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"shoal/internal/infer"
+	"shoal/internal/inflight"
 	"shoal/internal/reject"
 )
 
@@ -62,14 +63,15 @@ type conn struct {
 	state  atomic.Int32
 
 	phase    phase
-	readBy   time.Time // the read deadline that is set
-	writeBy  time.Time // the write deadline that is set
-	headBy   time.Time // when the headers must be there
-	bodyFrom time.Time // when a stretch of the body began
-	bodySize int64     // what has been read of it since
-	head     []byte    // how the current request begins, should it be malformed
-	mute     bool      // nothing is written any more
-	unread   bool      // the client may still be sending what nobody will read
+	readBy   time.Time      // the read deadline that is set
+	writeBy  time.Time      // the write deadline that is set
+	headBy   time.Time      // when the headers must be there
+	bodyFrom time.Time      // when a stretch of the body began
+	bodySize int64          // what has been read of it since
+	head     []byte         // how the current request begins, should it be malformed
+	claim    inflight.Claim // of an answer that is being written
+	mute     bool           // nothing is written any more
+	unread   bool           // the client may still be sending what nobody will read
 }
 
 // Read implements net.Conn.
@@ -113,6 +115,7 @@ func (c *conn) readBody(p []byte) (int, error) {
 // readFirst waits for a request to begin.
 func (c *conn) readFirst(p []byte) (int, error) {
 	// Whatever was answered is written by now, or nothing would be read.
+	c.claim.Release()
 	c.state.CompareAndSwap(connBusy, connIdle)
 	if c.server.closing.Load() {
 		return 0, io.EOF

@@ -28,6 +28,8 @@ type decoder struct {
 	// bytes.
 	allBinary bool
 
+	refused error // why there is no memory for a tensor
+
 	err  error // the first fault in what the JSON says
 	rank rank  // where it was found
 	in   inputFields
@@ -78,7 +80,10 @@ func (d *decoder) decode(json, binary []byte) error {
 	if !d.document() {
 		return errSyntax(d.fault, d.at)
 	}
-	return d.err
+	if d.err != nil {
+		return d.err
+	}
+	return d.r.ClaimLists()
 }
 
 // found records a fault in what the JSON says, unless an earlier one is known.

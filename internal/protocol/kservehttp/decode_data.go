@@ -20,6 +20,7 @@ const (
 	dataKind
 	dataCount
 	dataDepth
+	dataMemory // there is no memory for it: the decoder's refused says why
 	dataBroken // it is not JSON: the scanner's fault says why
 )
 
@@ -45,7 +46,9 @@ func (d *decoder) jsonData(t tensor.Type) bool {
 	case dataGood:
 		return true
 	}
-	in.dataErr = why.err(t)
+	if in.dataErr = why.err(t); why == dataMemory {
+		in.dataErr = d.refused
+	}
 	d.pos = start
 	return d.skip()
 }
@@ -96,7 +99,11 @@ func (d *decoder) checkData(t tensor.Type, n int64, countable bool) error {
 // the text can hold costs no memory beyond the text's own size.
 func (d *decoder) numberData(t tensor.Type, n int64) ([]byte, dataFault) {
 	most := int64(len(d.b)-d.pos) / 2 // an element and what follows it
-	buf := d.r.Grow(int(min(n, most)) * t.Size())
+	buf, err := d.r.GrowWithin(int(min(n, most)) * t.Size())
+	if err != nil {
+		d.refused = err
+		return nil, dataMemory
+	}
 	got, why := d.elements(t, buf)
 	if why == dataGood && int64(got) != n {
 		why = dataCount

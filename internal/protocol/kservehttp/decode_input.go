@@ -47,8 +47,12 @@ type inputFields struct {
 	dataErr  error
 }
 
-// maxRank is how many dimensions a shape may have.
-const maxRank = 256
+// maxRank is how many dimensions a shape may have, maxTensors how many inputs or
+// outputs a request may name.
+const (
+	maxRank    = 256
+	maxTensors = 1 << 16
+)
 
 func (d *decoder) input() bool {
 	d.in = inputFields{}
@@ -169,6 +173,9 @@ func (d *decoder) finishInput() error {
 	}
 	if err != nil {
 		return err
+	}
+	if len(d.r.Inputs) == maxTensors {
+		return status.Errorf(status.InvalidArgument, "the request has more than %d inputs", maxTensors)
 	}
 	to := d.r.AddInput()
 	to.Name, to.Type, to.Shape, to.Data, to.From = in.nameText, in.typed, in.dims, infer.Data{First: data}, from

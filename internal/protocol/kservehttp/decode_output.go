@@ -20,6 +20,9 @@ func (d *decoder) output() bool {
 		return false
 	}
 	err := d.out.check()
+	if err == nil && len(d.r.Outputs) == maxTensors {
+		err = status.Errorf(status.InvalidArgument, "the request names more than %d outputs", maxTensors)
+	}
 	if err == nil && d.out.region.name != absent {
 		d.out.want.To, err = d.place(&d.out.region)
 	}

@@ -11,7 +11,11 @@ func (d *decoder) stringData() ([]byte, dataFault) {
 	if why != dataGood {
 		return nil, why
 	}
-	buf := d.r.Grow(size)
+	buf, err := d.r.GrowWithin(size)
+	if err != nil {
+		d.refused = err
+		return nil, dataMemory
+	}
 	d.pos = start
 	n, _ := d.strings(buf)
 	return buf[:n], dataGood

@@ -66,6 +66,38 @@ func appendResponse(b []byte, r *infer.Request, allBinary bool) ([]byte, int, er
 	return append(b, ']', '}'), size, nil
 }
 
+// jsonSize returns roughly how many bytes of JSON the outputs of r's response
+// will take.
+func jsonSize(r *infer.Request, allBinary bool) int {
+	n := 0
+	for i := range r.Response.Outputs {
+		o := &r.Response.Outputs[i]
+		if o.Placed || isBinary(r, o, allBinary) {
+			continue
+		}
+		if size := o.Type.Size(); size > 0 {
+			n += len(o.Data) / size * elementText(o.Type)
+		} else {
+			n += len(o.Data) + len(o.Data)/8
+		}
+	}
+	return n
+}
+
+// elementText returns how long an element of type t usually is in JSON, with
+// the comma.
+func elementText(t tensor.Type) int {
+	switch t {
+	case tensor.Bool, tensor.Uint8, tensor.Int8:
+		return 5
+	case tensor.Uint16, tensor.Int16:
+		return 7
+	case tensor.Uint32, tensor.Int32:
+		return 12
+	}
+	return 20
+}
+
 // appendParams appends the parameters that a model set.
 func appendParams(b []byte, params []infer.Param) []byte {
 	b = append(b, '{')

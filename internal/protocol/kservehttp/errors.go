@@ -15,16 +15,17 @@ import (
 // clients of the original server expect; a request that was cancelled has
 // nobody to read its answer.
 var httpStatus = [status.CodeCount]int{
-	status.Unknown:          400,
-	status.Internal:         500,
-	status.NotFound:         404,
-	status.InvalidArgument:  400,
-	status.Unavailable:      503,
-	status.Unsupported:      501,
-	status.AlreadyExists:    400,
-	status.Cancelled:        400,
-	status.DeadlineExceeded: 504,
-	status.PermissionDenied: 403,
+	status.Unknown:           400,
+	status.Internal:          500,
+	status.NotFound:          404,
+	status.InvalidArgument:   400,
+	status.Unavailable:       503,
+	status.Unsupported:       501,
+	status.AlreadyExists:     400,
+	status.Cancelled:         400,
+	status.DeadlineExceeded:  504,
+	status.PermissionDenied:  403,
+	status.ResourceExhausted: 503,
 }
 
 // An httpError is a fault of the exchange rather than of what is asked for,

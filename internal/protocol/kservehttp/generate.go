@@ -65,7 +65,7 @@ func (h *handler) receiveGenerate(ctx *fasthttp.RequestCtx, c *conn, rt route) (
 	if enc := ctx.Request.Header.PeekCanonical(contentEncodingKey); len(enc) > 0 && string(enc) != "identity" {
 		return nil, nil, errIdentity
 	}
-	a := newAnswer()
+	a := newAnswer(h.memory)
 	defer func() {
 		if err != nil {
 			a.release()
@@ -143,7 +143,7 @@ func (s *eventStream) run(ctx context.Context, v *engine.Version, a *inferAnswer
 	defer close(s.done)
 	defer a.release()
 	defer close(s.events)
-	if err := s.infer(ctx, v, a.request); err != nil {
+	if err := s.infer(ctx, v, a); err != nil {
 		e := errorEvent(err)
 		if a.request.Queued.IsZero() {
 			e.refused = err
@@ -155,20 +155,24 @@ func (s *eventStream) run(ctx context.Context, v *engine.Version, a *inferAnswer
 	}
 }
 
-func (s *eventStream) infer(ctx context.Context, v *engine.Version, r *infer.Request) (err error) {
+func (s *eventStream) infer(ctx context.Context, v *engine.Version, a *inferAnswer) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = panicError(p)
 		}
 	}()
-	return v.InferStream(ctx, r, func(resp *infer.Response, _ bool) error {
+	return v.InferStream(ctx, a.request, func(resp *infer.Response, _ bool) error {
 		if resp == nil {
 			return nil
 		}
 		err := resp.Err
 		b := append([]byte(nil), "data: "...)
 		if err == nil {
-			b, err = appendGenerated(b, r.ID, resp)
+			b, err = appendGenerated(b, a.request.ID, resp)
+		}
+		if err == nil {
+			err = a.claim.Acquire(int64(cap(b)))
+			defer a.claim.Release()
 		}
 		if err != nil {
 			return s.give(ctx, errorEvent(err))

@@ -15,6 +15,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"shoal/internal/engine"
+	"shoal/internal/inflight"
 	"shoal/internal/reject"
 	"shoal/internal/status"
 )
@@ -24,6 +25,8 @@ type handler struct {
 	engine   *engine.Engine
 	maxInput int64
 	maxBody  int64
+	maxRatio int64
+	memory   *inflight.Pool
 	forward  *regexp.Regexp
 	restrict restrictions
 	log      *slog.Logger
@@ -94,6 +97,11 @@ func (h *handler) serve(ctx *fasthttp.RequestCtx) {
 func (h *handler) finish(ctx *fasthttp.RequestCtx, c *conn) {
 	if p := recover(); p != nil {
 		h.fail(ctx, panicError(p))
+	}
+	if !ctx.Response.IsBodyStream() {
+		if err := c.claim.Acquire(int64(len(ctx.Response.Body()))); err != nil {
+			h.fail(ctx, err)
+		}
 	}
 	if c.unread {
 		c.unread = !drain(ctx, c)

@@ -21,7 +21,7 @@ func (h *handler) infer(ctx *fasthttp.RequestCtx, c *conn, rt route) error {
 	if v.Config().GetModelTransactionPolicy().GetDecoupled() {
 		return status.Rejectf(reject.Unsupported, status.Unsupported, "HTTP end point doesn't support models with decoupled transaction policy")
 	}
-	a := newAnswer()
+	a := newAnswer(h.memory)
 	sent := false
 	defer func() {
 		if !sent {
@@ -100,7 +100,7 @@ func (h *handler) receiveInfer(ctx *fasthttp.RequestCtx, c *conn, a *inferAnswer
 		return 0, err
 	}
 	if enc != unpacked {
-		if err := a.decompress(enc, h.maxInput); err != nil {
+		if err := a.decompress(enc, h.maxUnpacked(len(a.body.b))); err != nil {
 			return 0, err
 		}
 	}

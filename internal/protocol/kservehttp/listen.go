@@ -8,6 +8,7 @@ import (
 
 	"shoal/internal/infer"
 	"shoal/internal/reject"
+	"shoal/internal/status"
 )
 
 // accept serves every connection that l takes, each by a goroutine of its own,
@@ -40,6 +41,16 @@ func (s *Server) accept(l net.Listener) {
 // serve answers the requests on c until it is closed.
 func (s *Server) serve(c *conn) {
 	defer s.forget(c)
+	budget := s.opt.Memory.Budget()
+	size := int64(s.opt.MaxHeaderSize) + connMemory
+	if err := budget.Acquire(size, 0); err != nil {
+		s.turnAway(c.Conn, reject.MaxMemory, status.Public(err))
+		_ = c.Close()
+		return
+	}
+	defer budget.Release(size)
+	c.claim = budget.Claim()
+	defer c.claim.Release()
 	_ = s.http.ServeConn(c) // what matters of its end is reported where it is known
 }
 
@@ -53,8 +64,8 @@ func (s *Server) admit(nc net.Conn) *conn {
 		s.mu.Unlock()
 		c.ctx.Leave()
 		if full {
-			text := turnAway(nc, s.opt.MaxConnections)
-			s.opt.Rejects.Closed(reject.HTTP, reject.MaxConnections, nc.RemoteAddr(), text)
+			s.turnAway(nc, reject.MaxConnections, "the server has "+strconv.Itoa(s.opt.MaxConnections)+
+				" connections, as many as it may; try again later or raise --http-max-connections")
 		}
 		nc.Close()
 		return nil
@@ -67,16 +78,18 @@ func (s *Server) admit(nc net.Conn) *conn {
 	return c
 }
 
-// turnAway answers a client that is one too many and returns what it was told.
-// Its request is not read.
-func turnAway(nc net.Conn, limit int) string {
-	text := "the server has " + strconv.Itoa(limit) + " connections, as many as it may; try again later or raise --http-max-connections"
+// connMemory is what a connection takes besides its headers.
+const connMemory = 16 << 10
+
+// turnAway answers a client whose connection is not taken. Its request is not
+// read.
+func (s *Server) turnAway(nc net.Conn, why reject.Close, text string) {
+	s.opt.Rejects.Closed(reject.HTTP, why, nc.RemoteAddr(), text)
 	body := appendError(nil, text)
 	head := "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: " +
 		strconv.Itoa(len(body)) + "\r\n\r\n"
 	nc.SetWriteDeadline(time.Now().Add(time.Second))
 	nc.Write(append([]byte(head), body...))
-	return text
 }
 
 // forget drops a connection that is closed.

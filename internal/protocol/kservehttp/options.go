@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"time"
 
+	"shoal/internal/inflight"
 	"shoal/internal/reject"
 )
 
@@ -19,6 +20,12 @@ type Options struct {
 	// MaxBodySize is the most bytes of a request's body in all, tensors in
 	// binary form included; 2 GiB - 1, and no more than that.
 	MaxBodySize int64
+	// MaxRatio is how many times larger than it was packed a compressed body
+	// may be, from 16 MiB on; 100.
+	MaxRatio int64
+	// Memory lends memory for requests and answers and bounds it; by default
+	// there is no bound.
+	Memory *inflight.Pool
 	// MaxHeaderSize is the most bytes of a request's line and headers; 16 KiB.
 	// Every connection holds that much memory.
 	MaxHeaderSize int
@@ -49,6 +56,10 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	o.MaxInputSize = cmp.Or(o.MaxInputSize, 64<<20)
 	o.MaxBodySize = min(cmp.Or(o.MaxBodySize, math.MaxInt32), math.MaxInt32)
+	o.MaxRatio = cmp.Or(o.MaxRatio, 100)
+	if o.Memory == nil {
+		o.Memory = inflight.NewPool(nil)
+	}
 	o.MaxHeaderSize = cmp.Or(o.MaxHeaderSize, 16<<10)
 	o.MaxConnections = cmp.Or(o.MaxConnections, 16384)
 	o.IdleTimeout = cmp.Or(o.IdleTimeout, 5*time.Minute)

@@ -27,7 +27,10 @@ func decodeRaw(r *infer.Request, sig *model.Signature, data []byte, maxInput int
 		if len(t.Dims) != 1 || t.Dims[0] != 1 {
 			return rawError("For BYTE datatype raw input '%s', the model must have input shape [1]", t.Name)
 		}
-		framed := r.Grow(4 + len(data))
+		framed, err := r.GrowWithin(4 + len(data))
+		if err != nil {
+			return err
+		}
 		binary.LittleEndian.PutUint32(framed, uint32(len(data)))
 		copy(framed[4:], data)
 		shape, data = append(shape, 1), framed

@@ -48,6 +48,7 @@ func Start(opt Options, eng *engine.Engine, listeners ...net.Listener) (*Server,
 	}
 	h := &handler{
 		engine: eng, maxInput: s.opt.MaxInputSize, maxBody: s.opt.MaxBodySize,
+		maxRatio: s.opt.MaxRatio, memory: s.opt.Memory,
 		forward: s.opt.Forward, restrict: newRestrictions(s.opt.Restrictions),
 		rejects: s.opt.Rejects, log: s.opt.Log, closing: &s.closing,
 	}

@@ -1,0 +1,50 @@
+package cli
+
+import (
+	"os"
+	"time"
+
+	"shoal/internal/inflight"
+)
+
+// memoryFlags bound the memory that clients can claim.
+type memoryFlags struct {
+	inFlight     int64
+	wait         int
+	decompressed int64
+	ratio        int
+}
+
+func (m *memoryFlags) add(g *flagGroup) {
+	g.size(&m.inFlight, "max-inflight-bytes", 0, "most `bytes` of requests and answers in flight, over all protocols; 0 is half of the memory that the process may use")
+	g.number(&m.wait, "max-inflight-wait-ms", 1000, "how many `milliseconds` a request waits for such memory before it is refused")
+	g.size(&m.decompressed, "grpc-max-decompressed-size", 64<<20, "largest gRPC message after decompression, in `bytes`; HTTP has --http-max-input-size")
+	g.number(&m.ratio, "max-decompression-ratio", 100, "how many `times` larger than it was sent a compressed request may become, from 16 MiB on")
+}
+
+// defaultMemory is the budget where the system does not tell how much memory
+// there is.
+const defaultMemory = 4 << 30
+
+// pool returns the memory that all protocols share.
+func (m *memoryFlags) pool() *inflight.Pool {
+	limit := m.inFlight
+	if limit == 0 {
+		limit = defaultMemory
+		if n := inflight.SystemMemory(); n > 0 {
+			limit = n / 2
+		}
+	}
+	return inflight.NewPool(inflight.New(limit, time.Duration(m.wait)*time.Millisecond))
+}
+
+// memoryLimitVariable is Go's own. Whoever sets it wants that limit.
+const memoryLimitVariable = "GOMEMLIMIT"
+
+// watchMemory keeps the process's memory near the budget until the returned
+// function is called.
+func watchMemory(b *inflight.Budget) func() {
+	_, set := os.LookupEnv(memoryLimitVariable)
+	r := inflight.StartReclaimer(b, !set, nil)
+	return r.Close
+}

@@ -1,0 +1,289 @@
+// Package inflight bounds the memory that clients can claim. One Budget counts
+// the bytes of all requests and answers in flight, over all protocols. Memory
+// is claimed when bytes arrive, not when a client announces them. A claim that
+// does not fit waits for a moment and is then refused, so that the next client
+// can be served.
+//
+// Everything here is safe for concurrent use, except that a Claim belongs to
+// one goroutine at a time.
+package inflight
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"shoal/internal/reject"
+	"shoal/internal/status"
+)
+
+const (
+	// smallClaim is the most that a request may hold to count as small.
+	smallClaim = 64 << 10
+	// reserve is the part of the budget, as a divisor, that only small
+	// requests may use. Large requests that fill the budget cannot keep
+	// health checks and small requests out.
+	reserve = 8
+)
+
+// DefaultWait is how long a claim that does not fit waits.
+const DefaultWait = time.Second
+
+// A Budget is a number of bytes that requests and answers in flight share. A
+// nil Budget has no limit and counts nothing.
+type Budget struct {
+	limit int64
+	wait  time.Duration
+
+	used    atomic.Int64
+	peak    atomic.Int64 // the most that was used since the last ResetPeak
+	refused atomic.Int64
+	waiting atomic.Int32 // how many claims wait; read without the mutex
+
+	mu    sync.Mutex // protects the fields below
+	small waiters
+	large waiters
+}
+
+// waiters are claims that wait, the first come first.
+type waiters struct{ queue []*waiter }
+
+// A waiter is one claim that waits.
+type waiter struct {
+	n       int64
+	granted chan struct{} // closed when the bytes are the waiter's
+}
+
+// New returns a budget of limit bytes. Claims that do not fit wait for at most
+// wait; zero means DefaultWait.
+func New(limit int64, wait time.Duration) *Budget {
+	if wait == 0 {
+		wait = DefaultWait
+	}
+	return &Budget{limit: limit, wait: wait}
+}
+
+// Limit returns the budget's bytes, 0 for no limit.
+func (b *Budget) Limit() int64 {
+	if b == nil {
+		return 0
+	}
+	return b.limit
+}
+
+// Used returns how many bytes are in use.
+func (b *Budget) Used() int64 {
+	if b == nil {
+		return 0
+	}
+	return b.used.Load()
+}
+
+// Refused returns how many claims were refused.
+func (b *Budget) Refused() int64 {
+	if b == nil {
+		return 0
+	}
+	return b.refused.Load()
+}
+
+// ceiling returns how much may be in use for a request that then holds so many
+// bytes.
+func (b *Budget) ceiling(holds int64) int64 {
+	if holds <= smallClaim {
+		return b.limit
+	}
+	return b.limit - b.limit/reserve
+}
+
+// Acquire claims n bytes for a request that holds so many already. It waits
+// while they do not fit, for a moment, and then fails with ResourceExhausted.
+// What it claimed must be given back by Release.
+func (b *Budget) Acquire(n, held int64) error {
+	if b == nil || n <= 0 {
+		return nil
+	}
+	ceiling := b.ceiling(held + n)
+	if b.waiting.Load() == 0 && b.try(n, ceiling) {
+		return nil
+	}
+	if held+n > ceiling {
+		b.refused.Add(1)
+		return b.never(held + n)
+	}
+	return b.await(n, held+n <= smallClaim)
+}
+
+// try claims n bytes if no more than ceiling are in use then.
+func (b *Budget) try(n, ceiling int64) bool {
+	used := b.used.Add(n)
+	if used > ceiling {
+		b.used.Add(-n)
+		return false
+	}
+	b.raise(used)
+	return true
+}
+
+func (b *Budget) raise(used int64) {
+	for peak := b.peak.Load(); used > peak && !b.peak.CompareAndSwap(peak, used); {
+		peak = b.peak.Load()
+	}
+}
+
+// await waits for n bytes.
+func (b *Budget) await(n int64, small bool) error {
+	w := &waiter{n: n, granted: make(chan struct{})}
+	b.mu.Lock()
+	queue := &b.large
+	if small {
+		queue = &b.small
+	}
+	queue.queue = append(queue.queue, w)
+	b.waiting.Add(1)
+	b.grantLocked() // what was released before this claim counted as waiting
+	b.mu.Unlock()
+	select {
+	case <-w.granted:
+		return nil
+	default:
+	}
+	timer := time.NewTimer(b.wait)
+	defer timer.Stop()
+	select {
+	case <-w.granted:
+		return nil
+	case <-timer.C:
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !queue.remove(w) {
+		return nil // granted in the same moment
+	}
+	b.waiting.Add(-1)
+	b.grantLocked() // it may have stood in the way of the next
+	b.refused.Add(1)
+	return b.full(n)
+}
+
+// grantLocked gives waiting claims what fits, small ones first.
+func (b *Budget) grantLocked() {
+	b.grantFromLocked(&b.small, b.limit)
+	b.grantFromLocked(&b.large, b.ceiling(smallClaim+1))
+}
+
+func (b *Budget) grantFromLocked(q *waiters, ceiling int64) {
+	for len(q.queue) > 0 && b.try(q.queue[0].n, ceiling) {
+		close(q.queue[0].granted)
+		q.queue[0] = nil
+		q.queue = q.queue[1:]
+		b.waiting.Add(-1)
+	}
+}
+
+func (q *waiters) remove(w *waiter) bool {
+	for i := range q.queue {
+		if q.queue[i] == w {
+			q.queue = append(q.queue[:i], q.queue[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+// Try claims n bytes for a small request if they fit now, and reports whether
+// they did.
+func (b *Budget) Try(n int64) bool {
+	if b == nil || b.try(n, b.limit) {
+		return true
+	}
+	b.refused.Add(1)
+	return false
+}
+
+// ErrFull returns the error for a claim of n bytes that Try refused.
+func (b *Budget) ErrFull(n int64) error { return b.full(n) }
+
+// Force claims n bytes whether they fit or not. It is for memory that is in
+// use already.
+func (b *Budget) Force(n int64) {
+	if b != nil {
+		b.raise(b.used.Add(n))
+	}
+}
+
+// Release gives n bytes back.
+func (b *Budget) Release(n int64) {
+	if b == nil || n == 0 {
+		return
+	}
+	b.used.Add(-n)
+	if b.waiting.Load() > 0 {
+		b.mu.Lock()
+		b.grantLocked()
+		b.mu.Unlock()
+	}
+}
+
+// ResetPeak returns the most that was in use since it was last called.
+func (b *Budget) ResetPeak() int64 {
+	if b == nil {
+		return 0
+	}
+	return b.peak.Swap(b.used.Load())
+}
+
+// Check fails when a request of n bytes can never fit.
+func (b *Budget) Check(n int64) error {
+	if b == nil || n <= b.ceiling(n) {
+		return nil
+	}
+	b.refused.Add(1)
+	return b.never(n)
+}
+
+func (b *Budget) never(n int64) error {
+	return status.Rejectf(reject.Overloaded, status.ResourceExhausted,
+		"the request needs %d bytes of memory, more than the %d that one request may have; send less at once or raise --max-inflight-bytes (%d)",
+		n, b.ceiling(n), b.limit)
+}
+
+func (b *Budget) full(n int64) error {
+	return status.Rejectf(reject.Overloaded, status.ResourceExhausted,
+		"requests and answers in flight hold %d of the server's %d bytes, and %d more do not fit; try again later or raise --max-inflight-bytes",
+		b.used.Load(), b.limit, n)
+}
+
+// A Claim is what one request holds of a budget. The zero value belongs to no
+// budget and has no limit.
+type Claim struct {
+	budget *Budget
+	held   int64
+}
+
+// Claim returns an empty claim on the budget.
+func (b *Budget) Claim() Claim { return Claim{budget: b} }
+
+// Budget returns what the claim counts against, nil for nothing.
+func (c *Claim) Budget() *Budget { return c.budget }
+
+// Acquire claims n bytes more, as Budget.Acquire does.
+func (c *Claim) Acquire(n int64) error {
+	if err := c.budget.Acquire(n, c.held); err != nil {
+		return err
+	}
+	c.held += n
+	return nil
+}
+
+// Force claims n bytes more whether they fit or not.
+func (c *Claim) Force(n int64) {
+	c.budget.Force(n)
+	c.held += n
+}
+
+// Release gives back all that is held. The claim can be used again.
+func (c *Claim) Release() {
+	c.budget.Release(c.held)
+	c.held = 0
+}

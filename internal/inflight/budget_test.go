@@ -1,0 +1,201 @@
+package inflight
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"shoal/internal/status"
+)
+
+func mustAcquire(t *testing.T, b *Budget, n, held int64) {
+	t.Helper()
+	if err := b.Acquire(n, held); err != nil {
+		t.Fatalf("acquire %d bytes with %d held: got %v, want none", n, held, err)
+	}
+}
+
+func wantRefused(t *testing.T, err error) {
+	t.Helper()
+	if status.CodeOf(err) != status.ResourceExhausted || err == nil {
+		t.Errorf("got %v, want ResourceExhausted", err)
+	}
+}
+
+func TestClaimThatDoesNotFitWaitsAndIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(1<<20, 0)
+		mustAcquire(t, b, 800<<10, 0)
+		start := time.Now()
+		wantRefused(t, b.Acquire(200<<10, 0))
+		if got := time.Since(start); got != DefaultWait {
+			t.Errorf("refused after %v, want %v", got, DefaultWait)
+		}
+		if b.Used() != 800<<10 || b.Refused() != 1 {
+			t.Errorf("got %d bytes used and %d claims refused, want %d and 1", b.Used(), b.Refused(), 800<<10)
+		}
+	})
+}
+
+func TestClaimGetsWhatIsReleasedWhileItWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(1<<20, 0)
+		mustAcquire(t, b, 800<<10, 0)
+		got := make(chan error, 1)
+		go func() { got <- b.Acquire(200<<10, 0) }()
+		synctest.Wait()
+		b.Release(400 << 10)
+		if err := <-got; err != nil {
+			t.Errorf("got %v, want none", err)
+		}
+		if want := int64(600 << 10); b.Used() != want {
+			t.Errorf("got %d bytes used, want %d", b.Used(), want)
+		}
+	})
+}
+
+func TestSmallClaimsFitWhenLargeOnesHaveFilledTheBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(8<<20, 0)
+		mustAcquire(t, b, 7<<20, 0)
+		wantRefused(t, b.Acquire(smallClaim+1, 0))
+		mustAcquire(t, b, smallClaim, 0)
+		wantRefused(t, b.Acquire(1, smallClaim)) // no longer small
+	})
+}
+
+func TestSmallClaimsAreServedBeforeLargeOnesThatWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(8<<20, 0)
+		mustAcquire(t, b, 8<<20-1<<10, smallClaim-8<<20) // small by what it is said to hold: the budget is full
+		order := make(chan string, 2)
+		go func() {
+			_ = b.Acquire(1<<20, 0)
+			order <- "large"
+		}()
+		synctest.Wait()
+		go func() {
+			_ = b.Acquire(32<<10, 0)
+			order <- "small"
+		}()
+		synctest.Wait()
+		b.Release(64 << 10)
+		if first := <-order; first != "small" {
+			t.Errorf("got the %s claim served first, want the small one", first)
+		}
+		b.Release(4 << 20)
+		<-order
+	})
+}
+
+func TestClaimThatCanNeverFitIsRefusedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(1<<20, 0)
+		start := time.Now()
+		wantRefused(t, b.Acquire(1<<20, 0))
+		wantRefused(t, b.Check(2<<20))
+		if got := time.Since(start); got != 0 {
+			t.Errorf("refused after %v, want at once", got)
+		}
+	})
+}
+
+func TestNilBudgetHasNoLimit(t *testing.T) {
+	var b *Budget
+	mustAcquire(t, b, 1<<40, 0)
+	c := b.Claim()
+	if err := c.Acquire(1 << 40); err != nil {
+		t.Error(err)
+	}
+	c.Release()
+	b.Release(1 << 40)
+}
+
+func TestBudgetIsEmptyAfterManyRacedClaims(t *testing.T) {
+	b := New(4<<20, time.Millisecond)
+	var wg sync.WaitGroup
+	for i := range 16 {
+		wg.Go(func() {
+			for j := range 500 {
+				c := b.Claim()
+				if c.Acquire(int64((i+1)*(j%70)<<10)) == nil && j%3 == 0 {
+					_ = c.Acquire(100 << 10)
+				}
+				c.Release()
+			}
+		})
+	}
+	wg.Wait()
+	if b.Used() != 0 || b.waiting.Load() != 0 || len(b.small.queue)+len(b.large.queue) != 0 {
+		t.Errorf("got %d bytes used and %d claims waiting, want none", b.Used(), b.waiting.Load())
+	}
+}
+
+func TestAcquireAndReleaseDoNotAllocate(t *testing.T) {
+	b := New(1<<30, 0)
+	p := NewPool(b)
+	p.Put(p.Get(3000))
+	if n := testing.AllocsPerRun(1000, func() {
+		c := b.Claim()
+		_ = c.Acquire(4096)
+		buf, _ := p.Claim(3000, 0)
+		p.Put(buf)
+		c.Release()
+	}); n != 0 {
+		t.Errorf("got %v allocations, want none", n)
+	}
+}
+
+func TestPoolCountsWhatItLends(t *testing.T) {
+	b := New(1<<30, 0)
+	p := NewPool(b)
+	for _, n := range []int{0, 1, 2048, 2049, 1 << 24, 1<<24 + 1} {
+		buf := p.Get(n)
+		if len(*buf) != n || b.Used() != int64(cap(*buf)) {
+			t.Errorf("buffer of %d bytes: got length %d, capacity %d and %d bytes used, want the same", n, len(*buf), cap(*buf), b.Used())
+		}
+		p.Put(buf)
+		if b.Used() != 0 {
+			t.Errorf("buffer of %d bytes: got %d bytes used after Put, want none", n, b.Used())
+		}
+	}
+}
+
+func TestPeakIsOverWhenUseStaysLow(t *testing.T) {
+	const mib = 1 << 20
+	var p peak
+	for i, step := range []struct {
+		used int64
+		over bool
+	}{
+		{1 * mib, false}, // too small to matter
+		{100 * mib, false},
+		{10 * mib, false},
+		{10 * mib, false},
+		{90 * mib, false}, // it goes on
+		{10 * mib, false},
+		{0, false},
+		{0, false},
+		{0, false},
+		{0, true},
+		{0, false}, // once is enough
+		{0, false},
+	} {
+		if got := p.over(step.used); got != step.over {
+			t.Errorf("tick %d: got %v, want %v", i, got, step.over)
+		}
+	}
+}
+
+func TestHeapLimitLeavesRoomBesidesTheBudget(t *testing.T) {
+	for _, c := range []struct{ limit, used, inUse, want int64 }{
+		{1000 << 20, 0, 10 << 20, 1050<<20 + heapRoom},
+		{1000 << 20, 0, 100 << 20, 1250 << 20},
+		{1000 << 20, 900 << 20, 100 << 20, 1050<<20 + heapRoom},
+	} {
+		if got := heapLimit(c.limit, c.used, c.inUse); got != c.want {
+			t.Errorf("heapLimit(%d, %d, %d): got %d, want %d", c.limit, c.used, c.inUse, got, c.want)
+		}
+	}
+}

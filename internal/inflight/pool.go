@@ -1,0 +1,87 @@
+package inflight
+
+import (
+	"math/bits"
+	"sync"
+)
+
+// A Pool lends the memory that messages are received into and sent from, and
+// counts what is lent against a budget. It implements grpc's mem.BufferPool.
+// Buffers have undefined content: clearing a large one would cost as much as
+// another copy.
+//
+// Pools share the memory that nobody uses.
+type Pool struct{ budget *Budget }
+
+// NewPool returns a pool whose buffers count against b, which may be nil.
+func NewPool(b *Budget) *Pool { return &Pool{budget: b} }
+
+// Buffers have a power of two between 2 KiB (grpc does not give back 1 KiB and
+// less) and 16 MiB; larger ones are left to the garbage collector.
+const (
+	minTier = 11
+	maxTier = 24
+)
+
+var tiers [maxTier - minTier + 1]sync.Pool
+
+// tier returns the power of two that a buffer of n bytes has, and whether it is
+// one that is kept.
+func tier(n int) (int, bool) {
+	t := max(bits.Len(uint(max(n, 1)-1)), minTier)
+	return t, t <= maxTier
+}
+
+// size returns the capacity of a buffer of n bytes.
+func size(n int) int64 {
+	if t, kept := tier(n); kept {
+		return 1 << t
+	}
+	return int64(n)
+}
+
+// Budget returns what the pool's buffers count against.
+func (p *Pool) Budget() *Budget {
+	if p == nil {
+		return nil
+	}
+	return p.budget
+}
+
+// Get returns a buffer of n bytes, whether it fits the budget or not.
+func (p *Pool) Get(n int) *[]byte {
+	p.budget.Force(size(n))
+	return take(n)
+}
+
+// Claim returns a buffer of n bytes for a request that holds so many already.
+// It waits and fails as Budget.Acquire does.
+func (p *Pool) Claim(n int, held int64) (*[]byte, error) {
+	if err := p.budget.Acquire(size(n), held); err != nil {
+		return nil, err
+	}
+	return take(n), nil
+}
+
+func take(n int) *[]byte {
+	t, kept := tier(n)
+	if !kept {
+		b := make([]byte, n)
+		return &b
+	}
+	if b, ok := tiers[t-minTier].Get().(*[]byte); ok {
+		*b = (*b)[:n]
+		return b
+	}
+	b := make([]byte, n, 1<<t)
+	return &b
+}
+
+// Put takes a buffer back. Its length may have changed, its capacity not.
+func (p *Pool) Put(b *[]byte) {
+	n := cap(*b)
+	p.budget.Release(int64(n))
+	if t, kept := tier(n); kept && n == 1<<t {
+		tiers[t-minTier].Put(b)
+	}
+}
