@@ -19,7 +19,7 @@ import (
 
 const (
 	// smallClaim is the most that a request may hold to count as small.
-	smallClaim = 64 << 10
+	smallClaim = 128 << 10
 	// reserve is the part of the budget, as a divisor, that only small
 	// requests may use. Large requests that fill the budget cannot keep
 	// health checks and small requests out.

@@ -58,7 +58,7 @@ func TestClaimGetsWhatIsReleasedWhileItWaits(t *testing.T) {
 func TestSmallClaimsFitWhenLargeOnesHaveFilledTheBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(8<<20, 0)
-		mustAcquire(t, b, 7<<20, 0)
+		mustAcquire(t, b, 7<<20-1, 0)
 		wantRefused(t, b.Acquire(smallClaim+1, 0))
 		mustAcquire(t, b, smallClaim, 0)
 		wantRefused(t, b.Acquire(1, smallClaim)) // no longer small

@@ -20,6 +20,8 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"shoal/internal/inflight"
 )
 
 // testTimeout is how long a test waits for what must happen soon.
@@ -141,6 +143,9 @@ func start(tb testing.TB, opt Options) *testServer {
 	if opt.MaxSend == 0 {
 		opt.MaxSend = 64 << 20
 	}
+	if opt.Memory == nil {
+		opt.Memory = inflight.NewPool(inflight.New(1<<40, 0))
+	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		tb.Fatal(err)
@@ -154,6 +159,9 @@ func start(tb testing.TB, opt Options) *testServer {
 		s.Stop()
 		if err := <-ended; err != nil {
 			tb.Errorf("got %v from Serve, want nil", err)
+		}
+		if n := opt.Memory.Budget().Used(); n != 0 {
+			tb.Errorf("got %d bytes still claimed after the server has stopped, want none", n)
 		}
 	})
 	return s
