@@ -20,6 +20,7 @@ import (
 	"shoal/internal/backend/square"
 	"shoal/internal/engine"
 	"shoal/internal/infer"
+	"shoal/internal/inflight"
 	"shoal/internal/model"
 	"shoal/internal/model/modelpb"
 	pb "shoal/internal/protocol/kservegrpc/inferencepb"
@@ -96,6 +97,9 @@ func startServer(tb testing.TB, opt Options) *testServer {
 	if opt.Log == nil {
 		opt.Log = testLog(tb)
 	}
+	if opt.Memory == nil {
+		opt.Memory = inflight.NewPool(inflight.New(1<<40, 0))
+	}
 	s, err := Start(opt, e, l)
 	if err != nil {
 		tb.Fatal(err)
@@ -119,6 +123,9 @@ func closeServer(tb testing.TB, s *testServer) {
 	}
 	if err := s.engine.Close(ctx); err != nil {
 		tb.Errorf("close the engine: %v", err)
+	}
+	if n := s.opt.Memory.Budget().Used(); n != 0 {
+		tb.Errorf("got %d bytes still claimed after the server has stopped, want none", n)
 	}
 }
 

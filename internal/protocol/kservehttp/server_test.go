@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"shoal/internal/engine"
+	"shoal/internal/inflight"
 )
 
 // start returns the address of a server over e that ends with the test.
@@ -28,6 +29,9 @@ func start(t testing.TB, e *engine.Engine, opt Options) string {
 // startOn starts a server that ends with the test.
 func startOn(t testing.TB, e *engine.Engine, opt Options, l net.Listener) *Server {
 	t.Helper()
+	if opt.Memory == nil {
+		opt.Memory = inflight.NewPool(inflight.New(1<<40, 0))
+	}
 	s, err := Start(opt, e, l)
 	if err != nil {
 		t.Fatal(err)
@@ -40,6 +44,9 @@ func startOn(t testing.TB, e *engine.Engine, opt Options, l net.Listener) *Serve
 		}
 		if n := s.connections(); n != 0 {
 			t.Errorf("got %d connections after Close, want none", n)
+		}
+		if n := opt.Memory.Budget().Used(); n != 0 {
+			t.Errorf("got %d bytes still claimed after Close, want none", n)
 		}
 	})
 	return s
