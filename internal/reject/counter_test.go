@@ -125,10 +125,7 @@ func TestAClosedConnectionIsARejectionWhenNobodyElseSaysSo(t *testing.T) {
 		}
 	}
 	for r := range ReasonCount {
-		want := uint64(0)
-		if r == Overloaded || r == Timeout {
-			want = 1
-		}
+		want := map[Reason]uint64{Overloaded: 2, Timeout: 1}[r]
 		if got := c.Requests("", NoVersion, GRPC, r); got != want {
 			t.Errorf("%v has %d rejected requests, want %d", r, got, want)
 		}
