@@ -40,7 +40,9 @@ func (e *Engine) Close(ctx context.Context) error {
 				continue
 			}
 			name := fmt.Sprintf("%s version %d", m.name, slot.v.number)
+			mu.Lock()
 			busy[name] = true
+			mu.Unlock()
 			wg.Go(func() {
 				if e.closeVersion(ctx, slot.v) {
 					mu.Lock()
