@@ -36,6 +36,7 @@ func (c *conn) finishLocked(s *call, st *status.Status) {
 	if !s.remoteClosed {
 		c.out.settle(appendNumber(c.out.buf, http2.FrameRSTStream, s.id, uint32(http2.ErrCodeNo)))
 	}
+	c.business += businessCall
 	c.grantConnLocked(connWindow / 4)
 	s.running = false
 	c.removeLocked(s)

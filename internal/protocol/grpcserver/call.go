@@ -45,7 +45,9 @@ type call struct {
 	inWindow     int64 // what the client may still send
 	unacked      int64 // what was read of it and not yet granted again
 	need         int64 // what is missing of a message
-	outWindow    int64 // what the client lets us send
+	outWindow    int64 // what the client lets us send, less its setting for all streams
+	turnLeft     int64 // what it may send before others have their turn
+	links        [listKinds]link
 	charged      int64 // what it holds of the budget besides its messages
 	delivering   bool  // the reader is adding to its messages
 	handedOver   bool  // a handler has its message

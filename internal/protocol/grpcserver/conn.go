@@ -42,6 +42,7 @@ type conn struct {
 	headers headerReader
 	current *call // the last that a frame was for
 	pings   pings
+	meter   meter
 
 	mu        sync.Mutex // protects the fields below
 	inWindow  int64      // what the client may still send
@@ -55,12 +56,16 @@ type conn struct {
 	writing   bool
 	control   int // bytes that the reader has put out and that are not written
 	indexing  indexing
-	block     []byte             // memory for the fields of a header
-	answered  bool               // something was sent since the last ping
-	blocked   map[*call]struct{} // those that wait for a window or for room
-	readable  *sync.Cond         // waits until answers are written or cut-off calls end
-	early     recent             // those that we ended before the client had
-	cutOff    int                // calls that run though their streams are gone
+	block     []byte     // memory for the fields of a header
+	answered  bool       // something was sent since the last ping
+	waiting   callList   // calls that wait for the connection's window or for room
+	starved   callList   // calls that wait for the window of their stream
+	turn      *call      // the one of waiting that may send
+	widest    int64      // the most that a stream's outWindow was since there were none
+	business  int        // what the calls were worth, in points of the meter
+	readable  *sync.Cond // waits until answers are written or cut-off calls end
+	early     recent     // those that we ended before the client had
+	cutOff    int        // calls that run though their streams are gone
 	state     connState
 	greeted   bool // the handshake is done
 	leaving   bool // the client was told that the connection will drain
@@ -94,11 +99,11 @@ func newConn(s *Server, nc net.Conn) *conn {
 	c := &conn{
 		server:    s,
 		nc:        nc,
+		meter:     meter{last: time.Now()},
 		inWindow:  connWindow,
 		streams:   make(map[uint32]*call),
 		outWindow: defaultWindow,
 		settings:  peerSettings{window: defaultWindow, maxFrame: minMaxFrame, maxHeaderList: -1},
-		blocked:   make(map[*call]struct{}),
 	}
 	c.readable = sync.NewCond(&c.mu)
 	return c
@@ -254,8 +259,9 @@ func (c *conn) removeLocked(s *call) bool {
 	}
 	s.ended.Store(true)
 	delete(c.streams, s.id)
-	delete(c.blocked, s)
+	s.unlist(listSend)
 	s.wakeLocked()
+	c.passLocked(s)
 	if !s.remoteClosed {
 		c.early.add(s.id)
 	}

@@ -54,6 +54,9 @@ func (h *headerReader) emit(f hpack.HeaderField) {
 		h.fields = nil
 		return
 	}
+	if h.invalid {
+		return // the rest only matters to the decoder
+	}
 	pseudo := strings.HasPrefix(f.Name, ":")
 	switch {
 	case !pseudo:

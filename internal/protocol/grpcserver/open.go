@@ -179,10 +179,13 @@ func (c *conn) open(id uint32, r *request, endStream bool) (_ *call, _ *refusal,
 		c.kickLocked()
 		return nil, refusal, crowded
 	}
-	s := &call{conn: c, id: id, charged: size, req: r, remoteClosed: endStream, inWindow: streamWindow, outWindow: c.settings.window}
+	s := &call{conn: c, id: id, charged: size, req: r, remoteClosed: endStream, inWindow: streamWindow}
 	s.Bind((*callContext)(s))
 	if by := r.decompressor; by != nil {
 		s.compressor, s.compress = by, by.Name()
+	}
+	if len(c.streams) == 0 {
+		c.widest = 0
 	}
 	c.streams[id] = s
 	if r.timed {

@@ -30,6 +30,9 @@ func (c *conn) frame() error {
 	if open := c.headers.stream; open != 0 && (h.kind != http2.FrameContinuation || h.stream != open) {
 		return connError{http2.ErrCodeProtocol, "a header block is broken off"}
 	}
+	if err := c.charge(frameCost(h)); err != nil {
+		return err
+	}
 	switch h.kind {
 	case http2.FrameData:
 		return c.onData(h)
@@ -150,7 +153,7 @@ func (c *conn) widen(n int64) error {
 	case c.outWindow > maxWindow:
 		return connError{http2.ErrCodeFlowControl, "the connection's window is too large"}
 	}
-	c.wakeBlockedLocked()
+	c.nextLocked()
 	return nil
 }
 
@@ -158,11 +161,7 @@ func (c *conn) widen(n int64) error {
 func (c *conn) widenStream(s *call, n int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if s.outWindow += n; s.outWindow > maxWindow {
-		return false
-	}
-	s.wakeLocked()
-	return true
+	return c.widenLocked(s, n)
 }
 
 func (c *conn) onPriority(h frameHeader) error {
@@ -212,20 +211,39 @@ func (c *conn) onSettings(h frameHeader) error {
 	if err != nil {
 		return err
 	}
+	work, err := c.set(b)
+	if err != nil {
+		return err
+	}
+	c.throttle()
+	return c.charge(work / walkCost)
+}
+
+// set heeds a frame of settings and returns what that cost. Windows are resized
+// once, by the last setting.
+func (c *conn) set(list []byte) (work int, err error) {
 	c.mu.Lock()
-	for ; len(b) > 0; b = b[settingLen:] {
-		if err := c.setLocked(http2.SettingID(binary.BigEndian.Uint16(b)), binary.BigEndian.Uint32(b[2:])); err != nil {
-			c.mu.Unlock()
-			return err
+	defer c.mu.Unlock()
+	window := c.settings.window
+	for ; len(list) > 0; list = list[settingLen:] {
+		id, v := http2.SettingID(binary.BigEndian.Uint16(list)), binary.BigEndian.Uint32(list[2:])
+		if err := c.setLocked(id, v); err != nil {
+			return 0, err
+		}
+		if id == http2.SettingInitialWindowSize {
+			window = int64(v)
 		}
 	}
 	c.putLocked(appendFrameHeader(c.out.buf, 0, http2.FrameSettings, http2.FlagSettingsAck, 0))
-	c.mu.Unlock()
-	c.throttle()
-	return nil
+	work, ok := c.resizeLocked(window)
+	if !ok {
+		return work, connError{http2.ErrCodeFlowControl, "a stream's window is too large"}
+	}
+	return work, nil
 }
 
-// setLocked heeds one of the client's settings.
+// setLocked heeds one of the client's settings. The size of windows it only
+// checks.
 func (c *conn) setLocked(id http2.SettingID, v uint32) error {
 	switch id {
 	case http2.SettingHeaderTableSize:
@@ -240,14 +258,6 @@ func (c *conn) setLocked(id http2.SettingID, v uint32) error {
 		if v > maxWindow {
 			return connError{http2.ErrCodeFlowControl, "SETTINGS_INITIAL_WINDOW_SIZE is too large"}
 		}
-		by := int64(v) - c.settings.window
-		c.settings.window = int64(v)
-		for _, s := range c.streams {
-			if s.outWindow += by; s.outWindow > maxWindow {
-				return connError{http2.ErrCodeFlowControl, "a stream's window is too large"}
-			}
-		}
-		c.wakeBlockedLocked()
 	case http2.SettingMaxFrameSize:
 		if v < minMaxFrame || v > maxMaxFrame {
 			return connError{http2.ErrCodeProtocol, "SETTINGS_MAX_FRAME_SIZE is out of range"}

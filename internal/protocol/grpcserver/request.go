@@ -39,6 +39,10 @@ type request struct {
 	md        metadata.MD
 }
 
+// maxAccept is how long a list of compressions may be; what comes after is not
+// looked at.
+const maxAccept = 1 << 10
+
 // A refusal is the answer to a request that is none of gRPC's.
 type refusal struct {
 	http   int
@@ -148,7 +152,9 @@ func (p *requestParse) field(r *request, f *hpack.HeaderField) {
 		if r.accept != "" && f.Value != "" {
 			r.accept += ","
 		}
-		r.accept += f.Value
+		if len(r.accept)+len(f.Value) <= maxAccept {
+			r.accept += f.Value
+		}
 	case "grpc-encoding":
 		r.encoding = f.Value
 	case "grpc-timeout":

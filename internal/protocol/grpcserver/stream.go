@@ -191,6 +191,7 @@ func (c *call) consumed(n int64) {
 	c.conn.mu.Lock()
 	defer c.conn.mu.Unlock()
 	c.unacked += n
+	c.conn.business += businessMessage
 	if c.conn.grantLocked(c) {
 		c.conn.flushLocked()
 	}

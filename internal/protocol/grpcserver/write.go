@@ -59,7 +59,7 @@ func (c *conn) writeLocked() {
 			c.end()
 		}
 		c.mu.Lock()
-		c.wakeBlockedLocked()
+		c.nextLocked()
 		c.readable.Broadcast()
 	}
 	c.writing = false
@@ -70,13 +70,6 @@ func (c *conn) writeLocked() {
 		if half, ok := c.nc.(interface{ CloseWrite() error }); ok {
 			_ = half.CloseWrite()
 		}
-	}
-}
-
-// wakeBlockedLocked lets those look again who wait for a window or for room.
-func (c *conn) wakeBlockedLocked() {
-	for s := range c.blocked {
-		s.wakeLocked()
 	}
 }
 
@@ -122,33 +115,20 @@ func (c *conn) sendLocked(s *call, data mem.BufferSlice, compressed bool) error 
 		if s.ended.Load() {
 			return errCancelled
 		}
-		n := min(left, s.outWindow, c.outWindow, int64(c.settings.maxFrame))
-		if n <= 0 || c.out.size >= maxPending {
+		if c.mustWaitLocked(s) {
 			c.awaitLocked(s)
 			continue
 		}
-		s.outWindow -= n
-		c.outWindow -= n
+		n := min(left, c.windowLocked(s), c.outWindow, int64(c.settings.maxFrame))
+		c.sentLocked(s, n)
 		left -= n
 		s.sending = left > 0
 		c.out.settle(appendFrameHeader(c.out.buf, int(n), http2.FrameData, 0, s.id))
 		m.copy(&c.out, int(n))
 		c.answered = true
 	}
+	c.passLocked(s)
 	return nil
-}
-
-// awaitLocked waits for a window, for room, or for the end of the call.
-func (c *conn) awaitLocked(s *call) {
-	if s.wake == nil {
-		s.wake = make(chan struct{}, 1)
-	}
-	c.blocked[s] = struct{}{}
-	c.flushLocked()
-	c.mu.Unlock()
-	<-s.wake
-	c.mu.Lock()
-	delete(c.blocked, s)
 }
 
 // A cursor goes through a message as it stands on the wire.
