@@ -104,6 +104,13 @@ type Abortable interface {
 	Abort(why error)
 }
 
+// A Trimmer is an instance that keeps memory of past batches for the next.
+type Trimmer interface {
+	// Trim gives back the memory that no batch uses. It may be called at any
+	// time, also while a batch runs.
+	Trim()
+}
+
 // A Supervised is an instance that runs in a process of its own.
 type Supervised interface {
 	// Worker tells how that process is doing. It may be called at any time,

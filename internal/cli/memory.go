@@ -43,8 +43,8 @@ const memoryLimitVariable = "GOMEMLIMIT"
 
 // watchMemory keeps the process's memory near the budget until the returned
 // function is called.
-func watchMemory(b *inflight.Budget) func() {
+func watchMemory(b *inflight.Budget, trim func()) func() {
 	_, set := os.LookupEnv(memoryLimitVariable)
-	r := inflight.StartReclaimer(b, !set, nil)
+	r := inflight.StartReclaimer(b, !set, trim)
 	return r.Close
 }

@@ -116,7 +116,7 @@ func serve(f *serveFlags, stdout, stderr io.Writer) error {
 	life := startLife(log, time.Duration(f.exitTimeout)*time.Second, out.flush)
 	defer life.end()
 	life.memory = f.memory.pool()
-	defer watchMemory(life.memory.Budget())()
+	defer watchMemory(life.memory.Budget(), e.Trim)()
 	if err := life.stopWith(f.stopWith); err != nil {
 		return err
 	}

@@ -225,6 +225,18 @@ func (e *Engine) Unload(context.Context, string, bool) error { return errNoContr
 // they may not.
 func (e *Engine) SharedMemory() *shm.Registry { return e.opt.SharedMemory }
 
+// Trim has the models give back memory that they keep for later batches.
+func (e *Engine) Trim() {
+	for _, m := range e.sorted() {
+		for _, slot := range m.versions {
+			if slot.v != nil && slot.v.enter() {
+				slot.v.trim()
+				slot.v.leave()
+			}
+		}
+	}
+}
+
 func (e *Engine) sorted() []*entry {
 	models := *e.models.Load()
 	list := make([]*entry, 0, len(models))

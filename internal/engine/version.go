@@ -52,6 +52,15 @@ func (v *Version) trouble() error {
 	return nil
 }
 
+// trim has the instances give back memory that no batch uses.
+func (v *Version) trim() {
+	for _, in := range v.instances {
+		if t, ok := in.(backend.Trimmer); ok {
+			t.Trim()
+		}
+	}
+}
+
 // Name returns the model's name.
 func (v *Version) Name() string { return v.sig.Name }
 

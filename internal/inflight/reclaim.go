@@ -31,8 +31,8 @@ const (
 )
 
 // StartReclaimer watches b until Close. With setHeap it sets Go's memory limit,
-// which must then be nobody else's. trim, if not nil, is called before memory is
-// returned, so that others give up what they keep.
+// which must then be nobody else's. trim is called before memory is returned, so
+// that others give up what they keep.
 func StartReclaimer(b *Budget, setHeap bool, trim func()) *Reclaimer {
 	r := &Reclaimer{budget: b, setHeap: setHeap, trim: trim, stop: make(chan struct{})}
 	r.wg.Go(r.run)
@@ -59,9 +59,7 @@ func (r *Reclaimer) run() {
 		case <-ticker.C:
 		}
 		if p.over(r.budget.ResetPeak()) {
-			if r.trim != nil {
-				r.trim()
-			}
+			r.trim()
 			runtime.GC() // sync.Pool keeps its content for one collection more
 			debug.FreeOSMemory()
 		}

@@ -29,6 +29,7 @@ func Run(t *testing.T, s Subject) {
 		{"requests in a batch get their own rows", ownRows},
 		{"a request gets the outputs that it wants", wantedOutputs},
 		{"responses outlive later runs", outlive},
+		{"responses outlive a trim, and runs go on after it", trimmed},
 		{"tensors without elements work", noElements},
 		{"a model without a batch dimension works", noBatchDimension},
 		{"a cut string fails its request alone", cutString},
@@ -112,6 +113,41 @@ func outlive(t *testing.T, s Subject) {
 			r.Release()
 		}
 	}
+}
+
+// trimmed trims an instance between runs, while a response is out, and from
+// another goroutine while batches run.
+func trimmed(t *testing.T, s Subject) {
+	typ := tensor.Int64
+	in := s.open(t, config(4, 1, typ, 2), 1)[0]
+	trimmer, ok := in.(backend.Trimmer)
+	if !ok {
+		t.Skip("the backend keeps no memory")
+	}
+	out := ask(typ, 1, tensor.Shape{1, 2}, content(typ, 2, 1000))
+	defer out.Release()
+	execute(t, in, out)
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				trimmer.Trim()
+			}
+		}
+	}()
+	for i := range 50 {
+		r := ask(typ, 1, tensor.Shape{1, 2}, content(typ, 2, i))
+		execute(t, in, r)
+		expect(t, r, "OUTPUT0", typ, tensor.Shape{1, 2}, content(typ, 2, i))
+		r.Release()
+	}
+	close(stop)
+	<-stopped
+	expect(t, out, "OUTPUT0", typ, tensor.Shape{1, 2}, content(typ, 2, 1000))
 }
 
 func noElements(t *testing.T, s Subject) {

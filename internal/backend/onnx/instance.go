@@ -2,6 +2,7 @@ package onnx
 
 import (
 	"errors"
+	"sync"
 	"time"
 
 	"shoal/internal/backend/onnx/ort"
@@ -18,6 +19,7 @@ type instance struct {
 	slots slotPool
 	born  time.Time
 
+	mu      sync.Mutex // protects the fields below: a run holds it
 	arena   arena
 	copies  infer.Copies
 	plans   []*plan          // the most recent one first
@@ -34,6 +36,8 @@ func newInstance(m *loaded, use *usedSession) *instance {
 
 // Run implements backend.Instance.
 func (in *instance) Run(b *infer.Batch) error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
 	rows := in.admit(b.Requests)
 	if len(in.live) == 0 {
 		return nil // each request has its error
@@ -186,6 +190,16 @@ func (in *instance) runOnce(p *plan, s *slot) error {
 		s.owned[i] = v == 0
 	}
 	return s.call.Run(p.names, p.values, in.model.outputNames, s.values)
+}
+
+// Trim implements backend.Trimmer. An instance that runs keeps its inputs.
+func (in *instance) Trim() {
+	in.slots.trim()
+	if in.mu.TryLock() {
+		defer in.mu.Unlock()
+		in.dropPlans()
+		in.arena.free()
+	}
 }
 
 // Close implements backend.Instance.

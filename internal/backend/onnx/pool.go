@@ -52,12 +52,19 @@ func (p *slotPool) put(s *slot) {
 	}
 }
 
-func (p *slotPool) close() {
+// trim frees the idle slots.
+func (p *slotPool) trim() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.closed = true
 	for _, s := range p.idle {
 		s.free()
 	}
 	p.idle = nil
+}
+
+func (p *slotPool) close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.trim()
 }

@@ -44,6 +44,13 @@ type run struct {
 // Ahead implements backend.Ahead: while one batch runs another may be gathered.
 func (in *instance) Ahead() int { return 1 }
 
+// Trim implements backend.Trimmer.
+func (in *instance) Trim() {
+	if l := in.current.Load(); l != nil {
+		l.mem.trim()
+	}
+}
+
 // Run implements backend.Instance.
 func (in *instance) Run(b *infer.Batch) error {
 	r := in.takeRun()

@@ -156,6 +156,22 @@ func (m *memory) put(s *slot) {
 	}
 }
 
+// trim gives back the memory of idle slots. They hold nothing afterwards, as
+// new ones do.
+func (m *memory) trim() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.retired {
+		return // they are being freed
+	}
+	for _, s := range m.idle {
+		s.unmap()
+		m.punch(s.offset(), span)
+		m.numbers = append(m.numbers, s.number)
+	}
+	m.idle = nil
+}
+
 // drop takes a slot back that must not be used again.
 func (m *memory) drop(s *slot) {
 	s.unmap()
