@@ -11,8 +11,10 @@ import (
 const (
 	// mostGoodLatency is generous: the machines that run tests are shared.
 	mostGoodLatency = 250 * time.Millisecond
-	// mostRatio is how much more CPU than grpc-go's server a flood may take.
+	// mostRatio is how much more CPU than grpc-go's server a flood may take, unless it
+	// takes next to nothing: a byte that is only received costs a nanosecond or so.
 	mostRatio = 1.5
+	freeBurst = 5 // ns to a byte
 	// mostGrowth is how much more than the budget the server may grow by, ...
 	mostGrowth = 1.1
 	// ... besides what a connection takes by itself: a goroutine or two, its
@@ -77,7 +79,7 @@ func (f figure) missed() []string {
 	}
 	miss(f.Growth > f.Allowed, "memory grew by %.1f MB (at most %.1f)", mb(f.Growth), mb(f.Allowed))
 	miss(f.Claimed > f.ClaimedAllowed, "the memory set aside grew by %.1f MB (at most %.1f)", mb(f.Claimed), mb(f.ClaimedAllowed))
-	miss(f.Ratio > mostRatio, "a byte takes %.2f times the CPU of grpc-go's server: %.1f ns (at most %.1f times)", f.Ratio, f.Burst, mostRatio)
+	miss(f.dear(), "a byte takes %.2f times the CPU of grpc-go's server: %.1f ns (at most %.1f times)", f.Ratio, f.Burst, mostRatio)
 	miss(f.Good.Count == 0, "no good request")
 	miss(f.Failed > 0, "%d of %d good requests failed, such as: %s", f.Failed, f.Good.Count, f.Failure)
 	miss(f.Good.P99 > millis(mostGoodLatency), "good requests take %.0f ms at p99 (at most %.0f)", f.Good.P99, millis(mostGoodLatency))
@@ -85,6 +87,9 @@ func (f figure) missed() []string {
 	miss(f.Made == 0 && f.Bytes == 0, "nothing was sent: this was no attack")
 	return words
 }
+
+// dear says whether a burst costs more than it may.
+func (f figure) dear() bool { return f.Ratio > mostRatio && f.Burst > freeBurst }
 
 // table returns the figures as a table that is Markdown and reads well as text.
 func table(figures []figure) string {

@@ -81,8 +81,10 @@ func each(ctx context.Context, o options, s stage) ([]figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	for mode, mutual := range map[string]bool{"": false, " (mutual)": true} {
-		secure, _, err := s.overTLS(mutual)
+	for _, mode := range []string{"", " (mutual)"} {
+		plain := s
+		plain.budget *= 4 // each connection counts for 64 KiB of it
+		secure, _, err := plain.overTLS(mode != "")
 		if err != nil {
 			return nil, err
 		}

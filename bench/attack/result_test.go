@@ -10,12 +10,15 @@ import (
 func TestEveryFloorOfAClassIsHeld(t *testing.T) {
 	good := func() figure {
 		return figure{
-			Class: "c", Made: 8, Bytes: 1, Growth: 10, Allowed: 10, Claimed: 10, ClaimedAllowed: 10, Ratio: 1.5,
+			Class: "c", Made: 8, Bytes: 1, Growth: 10, Allowed: 10, Claimed: 10, ClaimedAllowed: 10, Burst: 6, Ratio: 1.5,
 			Files: 10, FilesAfter: 14, Good: latency{Count: 1, P99: 250},
 		}
 	}
 	if got := good().missed(); len(got) > 0 {
 		t.Fatalf("got %q of a good figure, want nothing", got)
+	}
+	if f := (figure{Burst: 4, Ratio: 3}); f.dear() {
+		t.Error("a burst that costs next to nothing is called dear")
 	}
 	for want, spoil := range map[string]func(*figure){
 		"memory grew":        func(f *figure) { f.Growth = 11 },

@@ -5,10 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -54,12 +52,12 @@ const conns = 8
 // start starts a server of its own for the class.
 func (s stage) start(ctx context.Context, flags ...string) (*peer.Server, error) {
 	repository := filepath.Join(s.work, "models")
-	if err := ask.Write(repository, small, ask.Identity(attack.Model, -1)); err != nil {
+	if err := ask.Write(repository, append(attack.Models(), small)...); err != nil {
 		return nil, err
 	}
 	return peer.Start(ctx, peer.Command{
 		Name: "shoal",
-		Args: append(append([]string{s.shoal, "serve", "--model-repository", repository}, s.budgetFlag()...), slices.Concat(s.flags, flags)...),
+		Args: slices.Concat([]string{s.shoal, "serve", "--model-repository", repository, fmt.Sprintf("--max-inflight-bytes=%d", s.budget)}, s.flags, flags),
 		Log:  filepath.Join(s.work, "shoal.log"),
 	})
 }
@@ -195,12 +193,4 @@ func refused(m watch.Metrics) int {
 		sum += m.Sum(family)
 	}
 	return int(sum)
-}
-
-// TODO(#11): the flag is not there yet; then it is given always.
-func (s stage) budgetFlag() []string {
-	if out, _ := exec.Command(s.shoal, "serve", "--help").Output(); !strings.Contains(string(out), "max-inflight-bytes") {
-		return nil
-	}
-	return []string{fmt.Sprintf("--max-inflight-bytes=%d", s.budget)}
 }

@@ -50,7 +50,7 @@ func binary(t *testing.T) string {
 // newStage returns a stage for short runs.
 func newStage(t *testing.T) stage {
 	t.Helper()
-	s := stage{shoal: binary(t), work: t.TempDir(), budget: 64 << 20, calm: 200 * time.Millisecond, attack: 800 * time.Millisecond}
+	s := stage{shoal: binary(t), work: t.TempDir(), budget: 64 << 20, calm: 150 * time.Millisecond, attack: 700 * time.Millisecond}
 	region, remove, err := attack.MakeRegion()
 	if err != nil {
 		t.Logf("without shared memory: %v", err)

@@ -76,10 +76,10 @@ func (o options) serve() (command peer.Command, profiles string, err error) {
 	if profiles, err = peer.FreeAddress(); err != nil {
 		return command, "", err
 	}
-	if err := ask.Write(repository(o), onnx, python, image, ask.Identity(attack.Model, -1)); err != nil {
+	if err := ask.Write(repository(o), append(attack.Models(), onnx, python, image)...); err != nil {
 		return command, "", err
 	}
-	flags := append([]string{"--python", o.python, "--pprof-address", profiles}, stage{shoal: o.shoal, budget: togetherBudget}.budgetFlag()...)
+	flags := []string{"--python", o.python, "--pprof-address", profiles, fmt.Sprintf("--max-inflight-bytes=%d", togetherBudget)}
 	for _, c := range attack.All() {
 		for _, f := range c.Flags {
 			if !slices.Contains(flags, f) {

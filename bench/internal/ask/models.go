@@ -99,6 +99,19 @@ class TritonPythonModel:
             sender.send(flags=pb.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 `
 
+// Square returns a decoupled model of the built-in backend square: it answers a
+// request as many times as its input IN says.
+func Square(name string) Model {
+	return Model{
+		Name: name, Width: 1, Decoupled: true,
+		config: `backend: "square"
+model_transaction_policy { decoupled: true }
+input { name: "IN" data_type: TYPE_INT32 dims: [ 1 ] }
+output { name: "OUT" data_type: TYPE_INT32 dims: [ 1 ] }
+`,
+	}
+}
+
 // Instances returns the lines of config.pbtxt for so many instances.
 func Instances(n int) string {
 	return fmt.Sprintf("instance_group [ { count: %d kind: KIND_CPU } ]\n", n)

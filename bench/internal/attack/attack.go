@@ -15,11 +15,21 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"shoal/bench/internal/ask"
 )
 
-// Model is the model that the attacks ask. It must give INPUT0 of FP32 [-1, -1]
-// back as OUTPUT0.
-const Model = "any"
+// The models that the attacks ask: Model must give INPUT0 of FP32 [-1, -1] back as
+// OUTPUT0; Decoupled must answer as often as IN says.
+const (
+	Model     = "any"
+	Decoupled = "square"
+)
+
+// Models returns both, of built-in backends.
+func Models() []ask.Model {
+	return []ask.Model{ask.Identity(Model, -1), ask.Square(Decoupled)}
+}
 
 // A Target is the server that is attacked.
 type Target struct {

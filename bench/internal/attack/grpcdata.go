@@ -3,6 +3,7 @@ package attack
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -35,6 +36,7 @@ func GRPC() []Class {
 		{Name: "grpc-streams", Conns: 20, Act: grpcStreams, About: "5,000 streams on each connection that wait for their message"},
 		{Name: "grpc-window", Conns: 20, Act: grpcUnread(closedWindow, false), About: "answers of 4 MB behind a window of 0"},
 		{Name: "grpc-unread", Conns: 20, Act: grpcUnread([]http2.Setting{{ID: http2.SettingInitialWindowSize, Val: 1<<31 - 1}}, true), About: "answers of 4 MB with an open window on a socket that is not read"},
+		{Name: "grpc-decoupled", Conns: 20, Act: grpcDecoupled, About: "streams to a decoupled model that answers a million times, behind a window of 0"},
 		{Name: "grpc-gzip", Conns: 20, Act: grpcGzip, About: "messages that unpack to a thousand times their size"},
 		{Name: "grpc-inputs", Conns: 8, Act: grpcWhole(func() []byte { return bytes.Repeat([]byte{0x2a, 0}, 2<<20) }), About: "messages of 4 MB with 2 million inputs of two bytes"},
 		{Name: "grpc-raw-inputs", Conns: 8, Act: grpcWhole(func() []byte { return bytes.Repeat([]byte{0x3a, 0}, 2<<20) }), About: "messages of 4 MB with 2 million raw contents of two bytes"},
@@ -165,6 +167,28 @@ func grpcUnread(settings []http2.Setting, ignore bool) func(context.Context, Tar
 		}
 		return <-done
 	}
+}
+
+// grpcDecoupled asks for a million answers on each of eight streams and lets none
+// through.
+func grpcDecoupled(ctx context.Context, t Target, tally *Tally) error {
+	c, err := open(ctx, t, tally, closedWindow...)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	done := c.background(nil)
+	message := marshal(&inferencepb.ModelInferRequest{
+		ModelName:        Decoupled,
+		Inputs:           []*inferencepb.ModelInferRequest_InferInputTensor{{Name: "IN", Datatype: "INT32", Shape: []int64{1}}},
+		RawInputContents: [][]byte{binary.LittleEndian.AppendUint32(nil, 1_000_000)},
+	})
+	for range 8 {
+		if err := c.send(c.call(streamPath), message, false, false); err != nil {
+			return err
+		}
+	}
+	return <-done
 }
 
 // bomb is gzip of bombSize zero bytes.
