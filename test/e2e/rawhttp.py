@@ -72,9 +72,8 @@ def _answered(sock: socket.socket, seconds: float) -> bool:
         sock.settimeout(10)
 
 
-def read_reply(sock: socket.socket, begin: float) -> Reply:
-    """Reads one answer; a close or a reset without one has the status CLOSED."""
-    data = b""
+def read_reply(sock: socket.socket, begin: float, data: bytes = b"") -> Reply:
+    """Reads one answer; a close or a reset without one has the status CLOSED. Data was read before."""
     try:
         while b"\r\n\r\n" not in data:
             more = sock.recv(65536)
@@ -84,7 +83,7 @@ def read_reply(sock: socket.socket, begin: float) -> Reply:
         head, _, body = data.partition(b"\r\n\r\n")
         status, headers = _parse(head)
         if status == 100:
-            return read_reply(sock, begin)
+            return read_reply(sock, begin, body)
         length = int(headers.get("content-length", 0))
         while len(body) < length:
             more = sock.recv(65536)

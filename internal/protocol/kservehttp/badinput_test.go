@@ -191,7 +191,8 @@ func badInputs() []badInput {
 
 		// Clients that never finish.
 		{"the headers stop coming", []byte("GET /v2 HTTP/1.1\r\nHost: x\r\nX-More: "), 408, "--http-header-timeout-secs"},
-		{"a small body stops coming", []byte("POST /v2/models/var/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"), 408, "in time"},
+		{"a small body stops coming", []byte("POST /v2/models/var/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"), 408, "--http-body-timeout-secs"},
+		{"a body does not begin", []byte("POST /v2/models/var/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n"), 408, "--http-body-timeout-secs"},
 		{"a large body stops coming", []byte("POST /v2/models/var/infer HTTP/1.1\r\nHost: x\r\nInference-Header-Content-Length: 10\r\nContent-Length: 8000000\r\n\r\n" + strings.Repeat("{", 20_000)), 408, "--http-body-timeout-secs"},
 		{"a chunk stops coming", []byte("POST /v2/models/var/infer HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{"), 408, "--http-body-timeout-secs"},
 		{"a body for an unknown model stops coming", []byte("POST /v2/models/nosuch/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n" + strings.Repeat("{", 9000)), 404, "'nosuch' is not found"},

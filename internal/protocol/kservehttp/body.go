@@ -77,6 +77,9 @@ func receive(ctx *fasthttp.RequestCtx, c *conn, limit int64, tooLarge sizeError)
 		return nil, bodyError(err)
 	}
 	c.unread = false
+	if ctx.Request.Header.IsHTTP11() { // else there are no interim responses
+		c.half.wait()
+	}
 	return p, nil
 }
 

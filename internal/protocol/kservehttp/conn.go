@@ -61,6 +61,7 @@ type conn struct {
 	id     uint64
 	ctx    *infer.Caller // ends with the connection; requests on it run under it
 	state  atomic.Int32
+	half   halfClose
 
 	phase    phase
 	readBy   time.Time      // the read deadline that is set
@@ -88,6 +89,21 @@ func (c *conn) Read(p []byte) (int, error) {
 		return c.readBody(p)
 	}
 	return c.Conn.Read(p)
+}
+
+// SetReadDeadline implements net.Conn. Deadlines are c's own business: fasthttp
+// calls it only between a request's headers and its body, whose first bytes it
+// reads before the handler is called. See handler.header.
+func (c *conn) SetReadDeadline(time.Time) error {
+	c.beginBody()
+	return nil
+}
+
+// beginBody has the limits of a body hold from now on.
+func (c *conn) beginBody() {
+	if c.phase != phaseBody {
+		c.phase, c.bodyFrom = phaseBody, time.Time{}
+	}
 }
 
 // readBody waits for more of a body, which must keep moving, and on the whole
@@ -157,6 +173,7 @@ func (c *conn) Write(p []byte) (int, error) {
 	if c.mute {
 		return len(p), nil
 	}
+	c.half.answer()
 	done := 0
 	for {
 		c.writeWithin(c.server.opt.StallTimeout)

@@ -99,7 +99,7 @@ func (h *handler) generateStream(ctx *fasthttp.RequestCtx, c *conn, rt route) er
 	if err != nil {
 		return err
 	}
-	s := &eventStream{handler: h, path: string(ctx.Request.Header.RequestURI()), events: make(chan event), done: make(chan struct{})}
+	s := &eventStream{handler: h, path: string(ctx.Request.Header.RequestURI()), events: make(chan event), half: make(chan struct{}, 1), done: make(chan struct{})}
 	run, cancel := context.WithCancel(c.ctx)
 	s.cancel = cancel
 	go s.run(run, v, a)
@@ -113,6 +113,7 @@ func (h *handler) generateStream(ctx *fasthttp.RequestCtx, c *conn, rt route) er
 		ctx.Response.SetStatusCode(first.code)
 	}
 	ctx.Response.Header.SetContentType(eventsType)
+	c.half.stream(&s.half)
 	ctx.Response.SetBodyStream(s, -1)
 	return nil
 }
@@ -125,7 +126,8 @@ type eventStream struct {
 
 	handler *handler
 	path    string
-	events  chan event // closed when there are no more
+	events  chan event    // closed when there are no more
+	half    chan struct{} // the client sends no more
 	cancel  context.CancelFunc
 	done    chan struct{} // closed when the request is given back
 	first   []byte
@@ -209,13 +211,21 @@ func (s *eventStream) WriteTo(w io.Writer) (int64, error) {
 				return total, err
 			}
 		}
-		e, ok := <-s.events
-		if !ok {
-			return total, nil
+		select {
+		case e, ok := <-s.events:
+			if !ok {
+				return total, nil
+			}
+			data = e.data
+		case <-s.half:
+			data = []byte(eventComment)
 		}
-		data = e.data
 	}
 }
+
+// eventComment is sent to find out whether the client is still there. Clients
+// ignore it.
+const eventComment = ":\n\n"
 
 // Close implements io.Closer. It ends the request if it still runs.
 func (s *eventStream) Close() error {

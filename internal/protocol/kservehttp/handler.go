@@ -10,7 +10,6 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/valyala/fasthttp"
 
@@ -47,7 +46,11 @@ var refused = []byte(":content-length")
 // header looks at a request before its body is read. A body that is too long
 // is left alone: there may never be that much of it.
 func (h *handler) header(hdr *fasthttp.RequestHeader) (cfg fasthttp.RequestConfig) {
-	if n := hdr.ContentLength(); int64(n) > h.maxBody {
+	n := hdr.ContentLength()
+	if n != 0 {
+		cfg.ReadTimeout = 1 // any: it has fasthttp call SetReadDeadline of the conn
+	}
+	if int64(n) > h.maxBody {
 		hdr.SetCanonical(refused, fmt.Append(nil, n))
 		hdr.SetContentLength(0)
 		hdr.SetConnectionClose()
@@ -84,7 +87,7 @@ func (h *handler) expect(ctx *fasthttp.RequestCtx) int {
 // serve answers one request.
 func (h *handler) serve(ctx *fasthttp.RequestCtx) {
 	c := ctx.Conn().(*conn)
-	c.phase, c.bodyFrom = phaseBody, time.Time{}
+	c.beginBody() // of one without, this was not done yet
 	c.unread = ctx.Request.IsBodyStream()
 	defer h.finish(ctx, c)
 	if err := h.dispatch(ctx, c); err != nil {
@@ -255,8 +258,10 @@ func malformedAnswer(c *conn, err error) error {
 		return nil
 	case errors.As(err, &small):
 		return &httpError{status: 431, reason: reject.TooLarge, text: "the request's headers are too large; send fewer or raise --http-max-header-size"}
+	case errors.As(err, &ne) && ne.Timeout() && c.phase == phaseBody:
+		return bodyError(ne)
 	case errors.As(err, &ne) && ne.Timeout():
-		return &httpError{status: 408, reason: reject.Timeout, text: "the request did not arrive in time; send it faster or raise --http-header-timeout-secs"}
+		return &httpError{status: 408, reason: reject.Timeout, text: "the request's headers did not arrive in time; send it faster or raise --http-header-timeout-secs"}
 	}
 	line, headers, _ := bytes.Cut(c.head, []byte("\r\n"))
 	if fields := bytes.Split(line, []byte(" ")); len(fields) != 3 || !bytes.HasPrefix(fields[2], []byte("HTTP/")) {

@@ -57,6 +57,7 @@ func (s *Server) serve(c *conn) {
 // admit makes a connection one of the server's, or turns it away.
 func (s *Server) admit(nc net.Conn) *conn {
 	c := &conn{Conn: nc, server: s}
+	c.half.conn = c
 	c.ctx = infer.NewCaller(s.base)
 	s.mu.Lock()
 	full := len(s.conns) >= s.opt.MaxConnections

@@ -34,8 +34,7 @@ type Options struct {
 
 	// IdleTimeout ends a connection that waits for a request; 5 minutes.
 	IdleTimeout time.Duration
-	// HeaderTimeout is how long a request's headers, and the first few
-	// kilobytes of its body, may take to arrive; 10 s.
+	// HeaderTimeout is how long a request's headers may take to arrive; 10 s.
 	HeaderTimeout time.Duration
 	// StallTimeout ends a request whose body, or whose answer, makes no
 	// progress; 30 s.
@@ -50,6 +49,8 @@ type Options struct {
 	// Rejects counts what the server turns away; nil counts nothing.
 	Rejects *reject.Counter
 	Log     *slog.Logger
+
+	probeAfter time.Duration // see halfClose
 }
 
 // withDefaults fills in what is zero.
@@ -65,6 +66,7 @@ func (o Options) withDefaults() Options {
 	o.IdleTimeout = cmp.Or(o.IdleTimeout, 5*time.Minute)
 	o.HeaderTimeout = cmp.Or(o.HeaderTimeout, 10*time.Second)
 	o.StallTimeout = cmp.Or(o.StallTimeout, 30*time.Second)
+	o.probeAfter = cmp.Or(o.probeAfter, defaultProbeAfter)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	return o
 }

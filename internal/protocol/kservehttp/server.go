@@ -42,7 +42,7 @@ func Start(opt Options, eng *engine.Engine, listeners ...net.Listener) (*Server,
 	}
 	s.base, s.cancel = context.WithCancel(context.Background())
 	var err error
-	if s.watch, err = startWatcher(s.hungUp); err != nil {
+	if s.watch, err = startWatcher(s.heard); err != nil {
 		s.cancel()
 		return nil, err
 	}
@@ -71,10 +71,14 @@ func Start(opt Options, eng *engine.Engine, listeners ...net.Listener) (*Server,
 	return s, nil
 }
 
-// hungUp is told by the watcher that a client is gone.
-func (s *Server) hungUp(id uint64) {
-	if c := s.find(id); c != nil {
+// heard is told by the watcher that a client sends no more, or is gone.
+func (s *Server) heard(id uint64, gone bool) {
+	switch c := s.find(id); {
+	case c == nil:
+	case gone:
 		c.hangUp()
+	default:
+		c.half.close()
 	}
 }
 

@@ -17,14 +17,14 @@ import (
 type watcher struct {
 	file *os.File // the epoll instance
 	raw  syscall.RawConn
-	gone func(id uint64)
+	told func(id uint64, gone bool)
 	done chan struct{}
 }
 
-// startWatcher returns a watcher that calls gone with the number of each
-// connection whose client hangs up. A number may be reported when its
-// connection is already closed.
-func startWatcher(gone func(id uint64)) (*watcher, error) {
+// startWatcher returns a watcher that calls told with the number of each
+// connection whose client sends no more and, if gone is set, is known to read no
+// more either. A number may be reported when its connection is already closed.
+func startWatcher(told func(id uint64, gone bool)) (*watcher, error) {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("watch connections: epoll_create1: %w", err)
@@ -33,7 +33,7 @@ func startWatcher(gone func(id uint64)) (*watcher, error) {
 		unix.Close(fd)
 		return nil, fmt.Errorf("watch connections: %w", err)
 	}
-	w := &watcher{file: os.NewFile(uintptr(fd), "epoll"), gone: gone, done: make(chan struct{})}
+	w := &watcher{file: os.NewFile(uintptr(fd), "epoll"), told: told, done: make(chan struct{})}
 	if w.raw, err = w.file.SyscallConn(); err != nil {
 		w.file.Close()
 		return nil, fmt.Errorf("watch connections: %w", err)
@@ -88,7 +88,8 @@ func (w *watcher) run() {
 			return // closed
 		}
 		for i := range events[:n] {
-			w.gone(uint64(uint32(events[i].Fd)) | uint64(uint32(events[i].Pad))<<32)
+			id := uint64(uint32(events[i].Fd)) | uint64(uint32(events[i].Pad))<<32
+			w.told(id, events[i].Events&(unix.EPOLLHUP|unix.EPOLLERR) != 0)
 		}
 	}
 }

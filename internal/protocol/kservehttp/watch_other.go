@@ -6,7 +6,7 @@ package kservehttp
 // that is gone is noticed when its answer cannot be written.
 type watcher struct{}
 
-func startWatcher(func(id uint64)) (*watcher, error) { return nil, nil }
+func startWatcher(func(id uint64, gone bool)) (*watcher, error) { return nil, nil }
 
 func (*watcher) add(*conn) {}
 

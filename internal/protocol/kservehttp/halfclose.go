@@ -1,0 +1,100 @@
+package kservehttp
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A halfClose finds out whether a client that sends no more is gone. One that has
+// closed its connection and one that has only closed its own direction, and waits
+// for its answer, look the same until something is sent to them: the one is
+// answered by a reset, which the watcher sees. So a request whose client sends no
+// more is kept, and after a moment the client is sent an interim response, which
+// HTTP/1.1 allows at any time and clients must ignore. To one that is being sent
+// events a comment goes.
+//
+// Its zero value is that of a connection whose client may still send.
+type halfClose struct {
+	conn *conn // set once
+
+	closed  atomic.Bool                   // the client sends no more
+	waiting atomic.Bool                   // a request has arrived whole, and nothing of its answer was sent
+	events  atomic.Pointer[chan struct{}] // woken for a comment while events are sent
+
+	mu sync.Mutex // held while the interim response is sent
+}
+
+// defaultProbeAfter is how long a client that sends no more may have to wait before
+// it is sent something. Answers that come sooner are not preceded by anything.
+const defaultProbeAfter = 100 * time.Millisecond
+
+// interim is what is sent.
+const interim = "HTTP/1.1 100 Continue\r\n\r\n"
+
+// close notes that the client sends no more.
+func (h *halfClose) close() {
+	h.closed.Store(true)
+	if h.waiting.Load() {
+		h.schedule()
+	}
+	h.wake()
+}
+
+// stream notes that the answer is a stream of events, which has wake woken when a
+// comment is to be sent.
+func (h *halfClose) stream(wake *chan struct{}) {
+	h.events.Store(wake)
+	if h.closed.Load() {
+		h.wake()
+	}
+}
+
+func (h *halfClose) wake() {
+	wake := h.events.Load()
+	if wake == nil {
+		return
+	}
+	select {
+	case *wake <- struct{}{}:
+	default: // it was woken, or its stream is over
+	}
+}
+
+// wait notes that a request has arrived whole.
+func (h *halfClose) wait() {
+	h.waiting.Store(true)
+	if h.closed.Load() {
+		h.schedule()
+	}
+}
+
+// answer notes that the answer begins. An interim response that is being sent is
+// waited for.
+func (h *halfClose) answer() {
+	if !h.waiting.Load() {
+		return
+	}
+	h.waiting.Store(false)
+	if h.closed.Load() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+	}
+}
+
+func (h *halfClose) schedule() { time.AfterFunc(h.conn.server.opt.probeAfter, h.probe) }
+
+// probe sends the interim response if the client still waits.
+func (h *halfClose) probe() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.waiting.Load() {
+		return
+	}
+	nc := h.conn.Conn
+	// The deadline of the last answer is over. Fails only on a closed connection.
+	_ = nc.SetWriteDeadline(time.Now().Add(h.conn.server.opt.StallTimeout))
+	if _, err := nc.Write([]byte(interim)); err != nil {
+		h.conn.hangUp()
+	}
+}
