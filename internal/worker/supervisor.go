@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -118,7 +119,8 @@ func (s *Supervisor[W]) start() {
 	}
 	defer s.unlock()
 	if err != nil {
-		if ctx.Err() == context.DeadlineExceeded && s.ctx.Err() == nil {
+		var told *status.Error // says more than how long it took
+		if ctx.Err() == context.DeadlineExceeded && s.ctx.Err() == nil && !errors.As(err, &told) {
 			err = fmt.Errorf("the worker took longer than %v to start: %w", s.cfg.Limits.Start, err)
 		}
 		s.last = err

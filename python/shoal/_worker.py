@@ -28,7 +28,7 @@ _FRAME = struct.Struct("<IB")  # bytes of the payload, kind
 # Kinds of frames from the server.
 INIT, CLOSE, CANCEL, REPLY = 1, 2, 3, 4
 # Kinds of frames to the server.
-READY, DESCRIBED, FAILED, LOG, METRIC, RESPONSE, WATCH, ROOM = 1, 2, 3, 4, 5, 6, 7, 8
+READY, DESCRIBED, FAILED, LOG, METRIC, RESPONSE, WATCH, ROOM, IMPORTED = 1, 2, 3, 4, 5, 6, 7, 8, 9
 
 _CANCEL = struct.Struct("<QI")  # sequence, request
 
@@ -176,6 +176,7 @@ def _live(link, ear, fds, init, load, loaded):
         if load is None:
             load = importlib.import_module(init.get("handler") or "shoal._load").load
         handler = load(init)
+        link.send_json(IMPORTED, {})
         if init["mode"] == "describe":
             link.send_json(DESCRIBED, {"config": handler.describe()})
             return True

@@ -18,6 +18,7 @@ from tritonclient.utils import InferenceServerException
 
 import faults
 import models
+import pymodels
 from faults import ask
 from server import LOOPBACK, PORTS, Server, get, post, wait_until
 
@@ -331,3 +332,39 @@ def queued(server) -> int:
     text = get(server.metrics, "/metrics").text
     pending = [l for l in text.splitlines() if l.startswith("nv_inference_pending_request_count{")]
     return int(float(pending[0].split()[-1])) if pending else 0
+
+
+SLOW = """
+import os, time
+
+if WHERE == "import":
+    time.sleep(600)
+
+
+class TritonPythonModel:
+    @staticmethod
+    def auto_complete_config(config):
+        if WHERE == "auto_complete_config":
+            time.sleep(600)
+        return config
+
+    def initialize(self, args):
+        time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("where, named", [
+    ("import", "the import of model.py"),
+    ("auto_complete_config", "auto_complete_config of model.py"),
+    ("initialize", "the initialization of the model in model.py"),
+])  # fmt: skip
+def test_what_takes_too_long_at_the_start_is_named(tmp_path, where, named):
+    config = """
+        input { name: "INPUT0" data_type: TYPE_FP32 dims: [ 1 ] }
+        output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ 1 ] }
+    """ + models.parameter("SHOAL_START_TIMEOUT_SECONDS", 2)
+    path = pymodels.write(tmp_path / "repository", "late", f"WHERE = {where!r}\n{SLOW}", config)
+    with pymodels.serve(path) as server:
+        assert server.wait(30) == 1
+        want = f"{named} took more than 2s; raise the model's parameter SHOAL_START_TIMEOUT_SECONDS"
+        assert want in server.log, server.log

@@ -128,11 +128,16 @@ func (b *Backend) describe(ctx context.Context, src backend.Source, set settings
 	if err != nil {
 		return nil, err
 	}
-	l, err := startLink(cmd, first, nil)
+	l, err := startLink(cmd, first, fileName(cfg), nil)
 	if err != nil {
 		return nil, b.startFault(cmd, err)
 	}
-	payload, err := l.await(ctx, frameDescribed)
+	if set.startTimeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, set.startTimeout)
+		defer cancel()
+	}
+	payload, err := l.await(ctx, frameDescribed, set.startTimeout)
 	if err != nil {
 		return nil, err
 	}

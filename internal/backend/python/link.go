@@ -27,11 +27,14 @@ type link struct {
 	socket  *os.File
 	first   chan frame    // what the worker says of its start
 	gone    chan struct{} // closed when all of it is given back
-	silent  atomic.Bool   // nothing will come from the worker any more
-	ending  atomic.Bool   // it was asked to end
-	streams *streams      // the requests of a decoupled model that are not finished
-	clients clients       // of the batch that runs, for other models
-	count   counter       // takes the model's own metrics
+	file    string        // the name of the model's file, for errors
+
+	imported atomic.Bool // the model's file is imported
+	silent   atomic.Bool // nothing will come from the worker any more
+	ending   atomic.Bool // it was asked to end
+	streams  *streams    // the requests of a decoupled model that are not finished
+	clients  clients     // of the batch that runs, for other models
+	count    counter     // takes the model's own metrics
 
 	sending sync.Mutex
 }
@@ -39,8 +42,8 @@ type link struct {
 // startLink starts a worker and gives it its first message. It returns when the
 // process runs; what the worker says to that is in first. M is nil for a worker
 // that is not to run batches.
-func startLink(cmd worker.Command, first []byte, m *loaded) (*link, error) {
-	l := &link{streams: newStreams(m), name: cmd.Name, log: cmd.Log.With("model", cmd.Model, "instance", cmd.Name), first: make(chan frame, 1), gone: make(chan struct{})}
+func startLink(cmd worker.Command, first []byte, file string, m *loaded) (*link, error) {
+	l := &link{file: file, streams: newStreams(m), name: cmd.Name, log: cmd.Log.With("model", cmd.Model, "instance", cmd.Name), first: make(chan frame, 1), gone: make(chan struct{})}
 	l.streams.cancel, l.clients.cancel = l.cancel, l.cancel
 	l.count = m.counter()
 	var err error
@@ -174,6 +177,8 @@ func (l *link) take(f frame) error {
 		case l.first <- f:
 		default: // only the first such counts
 		}
+	case frameImported:
+		l.imported.Store(true)
 	case frameLog:
 		l.logLine(f.payload)
 	case frameMetric:
@@ -207,15 +212,20 @@ func (l *link) logLine(payload []byte) {
 }
 
 // await returns the worker's first message, which must be of that kind, or why
-// there is none. After an error the worker is gone.
-func (l *link) await(ctx context.Context, kind byte) ([]byte, error) {
+// there is none. Limit is the time that ctx gives it, for the error. After an error
+// the worker is gone.
+func (l *link) await(ctx context.Context, kind byte, limit time.Duration) ([]byte, error) {
 	var f frame
 	var ok bool
 	select {
 	case f, ok = <-l.first:
 	case <-ctx.Done():
+		imported := l.imported.Load()
 		l.Kill(ctx.Err())
 		<-l.gone
+		if ctx.Err() == context.DeadlineExceeded {
+			return nil, tooSlow(l.file, kind, imported, limit)
+		}
 		return nil, fmt.Errorf("worker %s: %w", l.name, ctx.Err())
 	}
 	if ok && f.kind == kind {
@@ -241,6 +251,18 @@ func (l *link) await(ctx context.Context, kind byte) ([]byte, error) {
 		return nil, status.Errorf(status.Internal, "%s", m.Error)
 	}
 	return nil, status.Wrap(status.Internal, errors.New(m.Traceback), m.Error)
+}
+
+// tooSlow says what of a start took more time than there was.
+func tooSlow(file string, kind byte, imported bool, limit time.Duration) error {
+	what := "the import of " + file
+	switch {
+	case imported && kind == frameDescribed:
+		what = "auto_complete_config of " + file
+	case imported:
+		what = "the initialization of the model in " + file
+	}
+	return status.Errorf(status.Unavailable, "%s took more than %v; raise the model's parameter %s or --backend-config=python,stub-timeout-seconds", what, limit, paramStart)
 }
 
 // lastBreath is how long a worker may take to end after it closed its socket.

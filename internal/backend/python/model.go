@@ -1,6 +1,7 @@
 package python
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"os"
@@ -84,11 +85,11 @@ func (m *loaded) startWorker(ctx context.Context, p backend.Placement) (*link, e
 	if err != nil {
 		return nil, err
 	}
-	l, err := startLink(cmd, first, m)
+	l, err := startLink(cmd, first, fileName(m.cfg), m)
 	if err != nil {
 		return nil, m.backend.startFault(cmd, err)
 	}
-	if _, err := l.await(ctx, frameReady); err != nil {
+	if _, err := l.await(ctx, frameReady, m.set.startTimeout); err != nil {
 		return nil, err
 	}
 	return l, nil
@@ -145,12 +146,10 @@ func (b *Backend) newInitMessage(mode string, src backend.Source, cfg *modelpb.M
 	return msg, nil
 }
 
-func modelFile(dir string, cfg *modelpb.ModelConfig) string {
-	name := cfg.GetDefaultModelFilename()
-	if name == "" {
-		name = "model.py"
-	}
-	return filepath.Join(dir, name)
+func modelFile(dir string, cfg *modelpb.ModelConfig) string { return filepath.Join(dir, fileName(cfg)) }
+
+func fileName(cfg *modelpb.ModelConfig) string {
+	return cmp.Or(cfg.GetDefaultModelFilename(), "model.py")
 }
 
 func exists(path string) bool {

@@ -83,6 +83,7 @@ const (
 	frameResponse
 	frameWatch
 	frameRoom
+	frameImported
 )
 
 func align(n int) int { return (n + dataAlign - 1) &^ (dataAlign - 1) }
