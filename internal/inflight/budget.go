@@ -103,15 +103,20 @@ func (b *Budget) Acquire(n, held int64) error {
 	if b == nil || n <= 0 {
 		return nil
 	}
-	ceiling := b.ceiling(held + n)
-	if b.waiting.Load() == 0 && b.try(n, ceiling) {
+	if b.fits(n, held) {
 		return nil
 	}
-	if held+n > ceiling {
+	if held+n > b.ceiling(held+n) {
 		b.refused.Add(1)
 		return b.never(held + n)
 	}
 	return b.await(n, held+n <= smallClaim)
+}
+
+// fits claims n bytes for a request that holds so many already, if they fit
+// now, and reports whether they did.
+func (b *Budget) fits(n, held int64) bool {
+	return b == nil || b.waiting.Load() == 0 && b.try(n, b.ceiling(held+n))
 }
 
 // try claims n bytes if no more than ceiling are in use then.

@@ -162,6 +162,22 @@ func TestPoolCountsWhatItLends(t *testing.T) {
 	}
 }
 
+func TestReuseMakesNoMemory(t *testing.T) {
+	b := New(1<<30, 0)
+	p := NewPool(b)
+	for p.Reuse(5<<20, 0) != nil { // what other tests left
+	}
+	b.Release(b.Used())
+	p.Put(p.Get(5 << 20))
+	tight := NewPool(New(8<<20, 0)) // 8 MiB is more than a large request may have of it
+	if buf := tight.Reuse(5<<20, 0); buf != nil {
+		t.Error("got a buffer that does not fit the budget")
+	}
+	if p.Reuse(17<<20, 0) != nil {
+		t.Error("got a buffer of a size that is not kept")
+	}
+}
+
 func TestPeakIsOverWhenUseStaysLow(t *testing.T) {
 	const mib = 1 << 20
 	var p peak

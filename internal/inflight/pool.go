@@ -63,6 +63,26 @@ func (p *Pool) Claim(n int, held int64) (*[]byte, error) {
 	return take(n), nil
 }
 
+// Reuse returns a buffer of n bytes if one is idle and fits the budget now, and
+// else nil. It makes no memory, so that a client cannot have it made by
+// announcing bytes.
+func (p *Pool) Reuse(n int, held int64) *[]byte {
+	t, kept := tier(n)
+	if !kept {
+		return nil
+	}
+	b, ok := tiers[t-minTier].Get().(*[]byte)
+	if !ok {
+		return nil
+	}
+	if !p.budget.fits(1<<t, held) {
+		tiers[t-minTier].Put(b)
+		return nil
+	}
+	*b = (*b)[:n]
+	return b
+}
+
 func take(n int) *[]byte {
 	t, kept := tier(n)
 	if !kept {

@@ -92,7 +92,7 @@ func (p *body) fixed(stream io.Reader, length, limit int64, tooLarge sizeError) 
 	}
 	for int64(len(p.b)) < length {
 		if len(p.b) == cap(p.b) {
-			if err := p.grow(int(min(length, max(firstRead, growth*int64(len(p.b)))))); err != nil {
+			if err := p.growTo(int(length)); err != nil {
 				return err
 			}
 		}
@@ -139,18 +139,36 @@ func (p *body) chunked(stream io.Reader, limit int64, tooLarge sizeError) error 
 	}
 }
 
+// growTo moves a body of length bytes, of which some have arrived, to more
+// memory: to all that it will need where such memory is idle, and else to as
+// much as what has arrived warrants.
+func (p *body) growTo(length int) error {
+	if len(p.b) > 0 {
+		if buf := p.memory.Reuse(length, int64(cap(p.b))); buf != nil {
+			p.move(buf)
+			return nil
+		}
+	}
+	return p.grow(min(length, max(firstRead, growth*len(p.b))))
+}
+
 // grow moves the body to memory of at least n bytes.
 func (p *body) grow(n int) error {
 	buf, err := p.memory.Claim(n, int64(cap(p.b)))
 	if err != nil {
 		return err
 	}
+	p.move(buf)
+	return nil
+}
+
+// move moves the body to buf.
+func (p *body) move(buf *[]byte) {
 	next := (*buf)[:copy(*buf, p.b)]
 	if p.buf != nil {
 		p.memory.Put(p.buf)
 	}
 	p.b, p.buf = next, buf
-	return nil
 }
 
 // chunkLeft returns fasthttp's count of bytes that the current chunk still has.
