@@ -27,7 +27,7 @@ const (
 	quietTicks = 5
 	// heapRoom is the least that the collector's limit leaves for what is not
 	// counted by the budget.
-	heapRoom = 64 << 20
+	heapRoom = 32 << 20
 )
 
 // StartReclaimer watches b until Close. With setHeap it sets Go's memory limit,
