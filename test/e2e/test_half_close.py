@@ -17,14 +17,18 @@ import test_decoupled as decoupled
 BODY = json.dumps({"inputs": [{"name": "INPUT0", "shape": [1], "datatype": "FP32", "data": [1]}]}).encode()
 
 
-def pending(running: server.Server) -> int:
+def pending(running: server.Server, model: str) -> int:
     text = server.get(running.metrics, "/metrics").text
-    return int(re.search(r'nv_inference_pending_request_count\{model="slow",version="1"\} (\d+)', text).group(1))
+    return int(re.search(rf'nv_inference_pending_request_count\{{model="{model}",version="1"\}} (\d+)', text).group(1))
+
+
+def busy(running: server.Server) -> bool:
+    return 'shoal_instances_busy{model="long",version="1"} 1' in server.get(running.metrics, "/metrics").text
 
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory):
-    path = models.write(tmp_path_factory.mktemp("repository"), models.slow("slow", 500), models.slow("fast", 0))
+    path = models.write(tmp_path_factory.mktemp("repository"), models.slow("slow", 500), models.slow("fast", 0), models.slow("long", 4000))
     with server.Server("--model-repository", path, *server.PORTS, *server.LOOPBACK) as started:
         yield started.wait_ready()
 
@@ -45,7 +49,6 @@ def test_a_request_is_answered_though_its_client_sends_no_more(running, model):
 
 def test_so_is_one_that_waits_in_the_queue(running):
     socks = [send(running.http, "slow") for _ in range(3)]
-    server.wait_until(lambda: pending(running) == 2, 5, "two requests to wait")
     for sock in socks:
         with sock, sock.makefile("rb") as file:
             answer = http.client.HTTPResponse(sock)  # the standard library's own client ignores interim answers
@@ -55,13 +58,14 @@ def test_so_is_one_that_waits_in_the_queue(running):
 
 
 def test_a_client_that_is_gone_frees_its_place(running):
-    with send(running.http, "slow") as first:
-        second, third = send(running.http, "slow"), rawhttp.connect(running.http)
-        third.sendall(rawhttp.request("/v2/models/slow/infer", BODY))
-        server.wait_until(lambda: pending(running) == 2, 5, "two requests to wait")
+    with send(running.http, "long") as first:
+        server.wait_until(lambda: busy(running), 2, "the first request to run")
+        second, third = send(running.http, "long"), rawhttp.connect(running.http)
+        third.sendall(rawhttp.request("/v2/models/long/infer", BODY))
+        server.wait_until(lambda: pending(running, "long") == 2, 2, "two requests to wait")
         second.close()
         third.close()
-        server.wait_until(lambda: pending(running) == 0, 0.45, "both to be withdrawn while the first one runs")
+        server.wait_until(lambda: pending(running, "long") == 0, 1.9, "both to be withdrawn while the first one runs")
         assert rawhttp.read_reply(first, 0).status == 200
 
 
