@@ -160,7 +160,7 @@ func newRequest() *infer.Request {
 // startBatcher returns a batcher over one instance of a model of one small input.
 func startBatcher(delay time.Duration, instance backend.Instance, record sched.Recorder) (*sched.Batcher, error) {
 	return sched.StartBatcher(sched.BatcherConfig{
-		Policy: sched.Policy{MaxRows: maxRows, Preferred: []int{maxRows}, Delay: delay},
+		Policy: &sched.Triton{MaxRows: maxRows, Preferred: []int{maxRows}, Delay: delay},
 		Levels: []sched.QueuePolicy{{}},
 		Signature: &model.Signature{
 			Name: "instant", MaxBatch: maxRows, Required: 1,

@@ -219,7 +219,7 @@ func (e *Engine) startScheduler(cfg *modelpb.ModelConfig, sig *model.Signature, 
 		return sched.StartDirect(instances, record), nil
 	}
 	bc := sched.NewBatcherConfig(cfg, sig)
-	bc.Hold = e.opt.HoldBatches
+	bc.MinQueued = e.opt.HoldBatches
 	return sched.StartBatcher(bc, instances, record)
 }
 

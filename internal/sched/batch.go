@@ -2,6 +2,7 @@ package sched
 
 import (
 	"slices"
+	"time"
 
 	"shoal/internal/infer"
 )
@@ -14,12 +15,17 @@ type batch struct {
 	rows    int
 	sealed  bool
 	reason  infer.Reason
-	// worker is the instance that the batch was given, nil while it waits.
-	worker *worker
-	turn   uint64 // with a lane: how many batches were given before
-	begun  bool   // with a lane: its turn has come
-	done   bool
-	run    infer.Batch
+	// instance is where the batch was given to run, nil while it waits.
+	instance    *instance
+	held        Held          // since it has an instance
+	wait        time.Duration // before the policy is asked again
+	starts      bool          // without asking the policy again
+	started     bool
+	recheckRows int // its leader is woken when it has so many; 0 for never
+	busy        int // how many batches ran when it started
+	turn        turn
+	done        bool
+	run         infer.Batch
 }
 
 func (b *batch) add(e entry) {
@@ -29,6 +35,9 @@ func (b *batch) add(e entry) {
 
 // leader returns the call that leads the batch.
 func (b *batch) leader() *call { return b.entries[0].call }
+
+// first returns the request that the others are compared with.
+func (b *batch) first() *infer.Request { return b.entries[0].request }
 
 // prune takes the entries from the given one on out for which gone says so, and
 // returns how many.
@@ -45,14 +54,12 @@ func (b *batch) prune(from int, gone func(entry) bool) int {
 	return before - len(b.entries)
 }
 
-// begin makes the batch what an instance is given.
-func (b *batch) begin() *infer.Batch {
-	b.run.Requests = b.run.Requests[:0]
+// fillRun makes the batch what an instance is given.
+func (b *batch) fillRun() {
 	for i := range b.entries {
 		b.run.Requests = append(b.run.Requests, b.entries[i].request)
 	}
-	b.run.Rows = b.rows
-	return &b.run
+	b.run.Rows, b.run.Reason = b.rows, b.reason
 }
 
 // reset empties the batch for its next use.

@@ -16,9 +16,9 @@ import (
 )
 
 // slowPolicy is that of the worked examples.
-var slowPolicy = BatcherConfig{Policy: Policy{MaxRows: 8, Preferred: []int{2, 6}, Delay: 10 * second}}
+var slowPolicy = BatcherConfig{Policy: &Triton{MaxRows: 8, Preferred: []int{2, 6}, Delay: 10 * second}}
 
-var plainPolicy = BatcherConfig{Policy: Policy{MaxRows: 8, Preferred: []int{8}}}
+var plainPolicy = BatcherConfig{Policy: &Triton{MaxRows: 8, Preferred: []int{8}}}
 
 // TestBatcherWorkedExamples runs the examples that Triton's batcher is tested
 // with. Requests are sent at the given times; executions take none.
@@ -79,10 +79,10 @@ func TestBatcherPreloaded(t *testing.T) {
 	}{
 		{"six 1s make one batch", slowPolicy, []int{1, 1, 1, 1, 1, 1}, []string{"1s: a b c d e f"}},
 		{"three 1s: two, then one after its delay", slowPolicy, []int{1, 1, 1}, []string{"1s: a b", "10s: c"}},
-		{"no delay: 4 singles", BatcherConfig{Policy: Policy{MaxRows: 8, Preferred: []int{4, 6}}}, []int{1, 1, 1, 1}, []string{"1s: a b c d"}},
-		{"no delay: 5 singles", BatcherConfig{Policy: Policy{MaxRows: 8, Preferred: []int{4, 6}}}, []int{1, 1, 1, 1, 1}, []string{"1s: a b c d", "2s: e"}},
-		{"no delay: 7 singles", BatcherConfig{Policy: Policy{MaxRows: 8, Preferred: []int{4, 6}}}, []int{1, 1, 1, 1, 1, 1, 1}, []string{"1s: a b c d e f", "2s: g"}},
-		{"no delay: 3 singles", BatcherConfig{Policy: Policy{MaxRows: 8, Preferred: []int{4, 6}}}, []int{1, 1, 1}, []string{"1s: a b c"}},
+		{"no delay: 4 singles", BatcherConfig{Policy: &Triton{MaxRows: 8, Preferred: []int{4, 6}}}, []int{1, 1, 1, 1}, []string{"1s: a b c d"}},
+		{"no delay: 5 singles", BatcherConfig{Policy: &Triton{MaxRows: 8, Preferred: []int{4, 6}}}, []int{1, 1, 1, 1, 1}, []string{"1s: a b c d", "2s: e"}},
+		{"no delay: 7 singles", BatcherConfig{Policy: &Triton{MaxRows: 8, Preferred: []int{4, 6}}}, []int{1, 1, 1, 1, 1, 1, 1}, []string{"1s: a b c d e f", "2s: g"}},
+		{"no delay: 3 singles", BatcherConfig{Policy: &Triton{MaxRows: 8, Preferred: []int{4, 6}}}, []int{1, 1, 1}, []string{"1s: a b c"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -102,7 +102,7 @@ func TestBatcherPreloaded(t *testing.T) {
 func TestBatcherALoneRequestWaitsExactlyTheDelay(t *testing.T) {
 	for delay, want := range map[time.Duration]string{0: "0s: a", 5 * ms: "5ms: a"} {
 		synctest.Test(t, func(t *testing.T) {
-			b := startTest(t, BatcherConfig{Policy: Policy{MaxRows: 8, Preferred: []int{8}, Delay: delay}}, 0)
+			b := startTest(t, BatcherConfig{Policy: &Triton{MaxRows: 8, Preferred: []int{8}, Delay: delay}}, 0)
 			b.send("a", 1)
 			b.finish(want)
 			b.answered(map[string]string{"a": strings.Replace(want, "a", "ok", 1)})
@@ -112,7 +112,7 @@ func TestBatcherALoneRequestWaitsExactlyTheDelay(t *testing.T) {
 
 func TestBatcherHoldsTheFirstRequestsForTests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg := BatcherConfig{Policy: Policy{MaxRows: 8, Preferred: []int{4, 6}}, Hold: 7}
+		cfg := BatcherConfig{Policy: &Triton{MaxRows: 8, Preferred: []int{4, 6}}, MinQueued: 7}
 		b := startTest(t, cfg, 0)
 		for i := range 7 {
 			time.Sleep(ms)
@@ -139,7 +139,7 @@ func TestBatcherGathersWhileTheInstanceIsBusy(t *testing.T) {
 
 func TestBatcherRunsBatchesInOrderOfArrivalUnderLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := startTest(t, BatcherConfig{Policy: Policy{MaxRows: 2, Preferred: []int{2}}}, 10*ms)
+		b := startTest(t, BatcherConfig{Policy: &Triton{MaxRows: 2, Preferred: []int{2}}}, 10*ms)
 		for _, id := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
 			b.send(id, 1)
 		}
@@ -149,7 +149,7 @@ func TestBatcherRunsBatchesInOrderOfArrivalUnderLoad(t *testing.T) {
 
 func TestBatcherDoesNotSplitOverIdleInstances(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := startTest(t, BatcherConfig{Policy: Policy{MaxRows: 8, Preferred: []int{8}, Delay: ms}}, 0, 0, 0, 0)
+		b := startTest(t, BatcherConfig{Policy: &Triton{MaxRows: 8, Preferred: []int{8}, Delay: ms}}, 0, 0, 0, 0)
 		for i := range 8 {
 			b.send(string(rune('a'+i)), 1)
 		}
@@ -170,7 +170,7 @@ func TestBatcherUsesSeveralInstances(t *testing.T) {
 
 func TestBatcherMergesLateBatchesAtTheInstance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := startTest(t, BatcherConfig{Policy: Policy{MaxRows: 8, Preferred: []int{4}, Delay: ms}}, 10*ms)
+		b := startTest(t, BatcherConfig{Policy: &Triton{MaxRows: 8, Preferred: []int{4}, Delay: ms}}, 10*ms)
 		b.send("busy", 4)
 		b.send("a", 4) // closed at a preferred size, waits for the instance
 		b.send("b", 4) // and so does this one
@@ -224,7 +224,7 @@ func TestBatcherIgnoresShapesOfRaggedInputs(t *testing.T) {
 
 func TestBatcherPreservesTheOrderOfAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg := BatcherConfig{Policy: Policy{MaxRows: 1, Preferred: []int{1}}, PreserveOrder: true}
+		cfg := BatcherConfig{Policy: &Triton{MaxRows: 1, Preferred: []int{1}}, PreserveOrder: true}
 		b := startTest(t, cfg, 10*ms, 30*ms) // the last one is taken first
 		b.send("a", 1)
 		b.send("b", 1)
@@ -236,7 +236,7 @@ func TestBatcherPreservesTheOrderOfAnswers(t *testing.T) {
 
 func TestBatcherWithoutOrderAnswersAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := startTest(t, BatcherConfig{Policy: Policy{MaxRows: 1, Preferred: []int{1}}}, 10*ms, 30*ms)
+		b := startTest(t, BatcherConfig{Policy: &Triton{MaxRows: 1, Preferred: []int{1}}}, 10*ms, 30*ms)
 		b.send("a", 1)
 		b.send("b", 1)
 		b.finish("0s: a", "0s: b")
@@ -247,7 +247,7 @@ func TestBatcherWithoutOrderAnswersAtOnce(t *testing.T) {
 func TestBatcherFailsABatchAndGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := startTest(t, plainPolicy, 10*ms)
-		b.idle[0].instance.(*recorder).fails = errors.New("no luck")
+		b.idle[0].backend.(*recorder).fails = errors.New("no luck")
 		b.send("a", 1)
 		b.send("b", 1)
 		b.send("c", 1)

@@ -69,7 +69,7 @@ func TestBatcherIgnoresATimeoutThatThePolicyDoesNotAllow(t *testing.T) {
 func TestBatcherServesDelayedRequestsAfterTheLiveOnesOfTheirLevel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := startTest(t, BatcherConfig{
-			Policy: Policy{MaxRows: 1, Preferred: []int{1}},
+			Policy: &Triton{MaxRows: 1, Preferred: []int{1}},
 			Levels: []QueuePolicy{{Timeout: 3 * ms, Delay: true}, {}}, DefaultLevel: 0,
 		}, 10*ms)
 		b.send("busy", 1)
@@ -84,7 +84,7 @@ func TestBatcherServesDelayedRequestsAfterTheLiveOnesOfTheirLevel(t *testing.T) 
 func TestBatcherServesHigherPrioritiesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := startTest(t, BatcherConfig{
-			Policy: Policy{MaxRows: 2, Preferred: []int{2}},
+			Policy: &Triton{MaxRows: 2, Preferred: []int{2}},
 			Levels: []QueuePolicy{{}, {}, {}}, DefaultLevel: 1,
 		}, 10*ms)
 		b.send("busy", 2)
@@ -99,7 +99,7 @@ func TestBatcherServesHigherPrioritiesFirst(t *testing.T) {
 func TestBatcherALowerLevelFillsUpABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := startTest(t, BatcherConfig{
-			Policy: Policy{MaxRows: 4, Preferred: []int{4}}, Levels: []QueuePolicy{{}, {}}, DefaultLevel: 1,
+			Policy: &Triton{MaxRows: 4, Preferred: []int{4}}, Levels: []QueuePolicy{{}, {}}, DefaultLevel: 1,
 		}, 10*ms)
 		b.send("busy", 4)
 		b.send("low", 1)

@@ -8,15 +8,15 @@ import (
 
 // A call is what the goroutine of a request waits by.
 //
-// What is written for every request has a line of the cache to itself: the rest
+// What is written for every request has a cache line to itself: the rest
 // stays in the caches of all cores, whichever of them runs the goroutine next.
 type call struct {
-	next    *call // behind the door: the one that came before
+	next    *call // in the inbox: the one that came before
 	request *infer.Request
 	rows    int
 	caller  *infer.Caller // nil when the context is another
 	leads   *batch        // the batch that it was given to lead
-	after   *call         // the next in the line
+	after   *call         // the next in the delivery
 	_       [2]uint64
 
 	signals chan bool // buffered 1: at most one is under way

@@ -14,9 +14,6 @@ type BatcherConfig struct {
 	// PreserveOrder makes answers leave in the order in which their requests
 	// entered batches.
 	PreserveOrder bool
-	// NoGather makes a batch exactly of what waits when an instance is free:
-	// its leader does not look out for requests that are about to arrive.
-	NoGather bool
 	// Levels are the queue policies by priority, the most urgent first; one at
 	// least. DefaultLevel is the index of the one for requests without a
 	// priority.
@@ -27,9 +24,9 @@ type BatcherConfig struct {
 	// priorities as levels.
 	Priorities  []uint64
 	MaxPriority uint64
-	// Hold keeps the first requests in the queue until there are so many, for
-	// tests that want to find them together.
-	Hold int
+	// MinQueued keeps the first requests in the queue until there are so many,
+	// for tests that want to find them together.
+	MinQueued int
 	// Signature tells which requests can be in one batch.
 	Signature *model.Signature
 }
@@ -40,9 +37,11 @@ func NewBatcherConfig(cfg *modelpb.ModelConfig, sig *model.Signature) BatcherCon
 	db := cfg.GetDynamicBatching()
 	maxRows := max(1, sig.MaxBatch)
 	c := BatcherConfig{
-		Policy:        Policy{MaxRows: maxRows, Preferred: preferredSizes(db.GetPreferredBatchSize(), maxRows), Delay: micros(db.GetMaxQueueDelayMicroseconds())},
+		Policy: &Triton{
+			MaxRows: maxRows, Preferred: preferredSizes(db.GetPreferredBatchSize(), maxRows),
+			Delay: micros(db.GetMaxQueueDelayMicroseconds()), NoGather: !model.Gathers(cfg),
+		},
 		PreserveOrder: db.GetPreserveOrdering(),
-		NoGather:      !model.Gathers(cfg),
 		Signature:     sig,
 	}
 	if db.GetPriorityLevels() == 0 {

@@ -2,15 +2,11 @@ package sched
 
 import (
 	"context"
-	"fmt"
-	"runtime/debug"
-	"slices"
 	"sync"
 	"time"
 
 	"shoal/internal/backend"
 	"shoal/internal/infer"
-	"shoal/internal/status"
 )
 
 // Direct is the scheduler without batching: each request is an execution of its
@@ -18,33 +14,15 @@ import (
 // goroutine runs the model, so a request that finds an idle instance costs no
 // hand-over between goroutines.
 type Direct struct {
-	record  Recorder
-	all     []*directWorker
+	pool
 	waiters sync.Pool
-
-	mu      sync.Mutex // protects the fields below
-	idle    []*directWorker
-	parked  int // workers that would be idle if they were not away
-	queue   waitList
-	closing bool
-	ended   bool          // drained is closed
-	drained chan struct{} // closed when closing and every worker is idle
-}
-
-type directWorker struct {
-	instance backend.Instance
-	ticket   *Ticket // nil when nothing limits it
-	batch    infer.Batch
-
-	// Under the scheduler's mutex.
-	away   bool // the instance cannot run now
-	parked bool // it would be idle if it were not away
+	queue   waitList // under the pool's mutex
 }
 
 // A waiter is a request that waits for an instance. It is in the queue until
-// somebody takes it out, under the mutex, and sends it a worker.
+// somebody takes it out, under the mutex, and sends it an instance.
 type waiter struct {
-	ready      chan *directWorker // buffered 1
+	ready      chan *instance // buffered 1
 	prev, next *waiter
 	queued     bool
 }
@@ -52,107 +30,80 @@ type waiter struct {
 // StartDirect returns a scheduler over the instances, which stay the caller's
 // and must outlive it.
 func StartDirect(instances []backend.Instance, record Recorder) *Direct {
-	d := &Direct{record: record, drained: make(chan struct{})}
-	d.waiters.New = func() any { return &waiter{ready: make(chan *directWorker, 1)} }
-	for _, in := range instances {
-		w := &directWorker{instance: in, ticket: ticketOf(in)}
-		d.all = append(d.all, w)
-		d.idle = append(d.idle, w)
-	}
-	for _, w := range d.all {
-		watch(w.instance, func(available bool) { d.offer(w, available) })
-	}
+	d := &Direct{pool: newPool(record)}
+	d.changed = d.advance
+	d.waiters.New = func() any { return &waiter{ready: make(chan *instance, 1)} }
+	_ = d.Add(instances...) // nothing of it can fail
 	return d
 }
 
 // Do implements Scheduler.
 func (d *Direct) Do(ctx context.Context, r *infer.Request) error {
 	r.Queued = time.Now()
-	w, err := d.acquire(ctx, r)
+	i, err := d.acquire(ctx, r)
 	if err != nil {
 		return err
 	}
-	if err := w.ticket.Await(ctx); err != nil {
-		d.release(w)
+	if i.ticket.Await(ctx) != nil {
+		d.release(i)
 		return cancelled(ctx)
 	}
-	b := &w.batch
+	b := &i.batch
 	b.Requests = append(b.Requests[:0], r)
 	b.Rows = r.Rows
 	r.Started = true
 	b.Times = infer.Times{Start: time.Now()}
 	d.record.Started(b)
-	err = execute(w.instance, b)
-	b.Times.End = time.Now()
-	d.record.Executed(b, err)
+	err = d.run(i, b)
 	b.Requests[0] = nil
-	d.release(w)
-	w.ticket.Release()
+	d.release(i)
+	i.ticket.Release()
 	if err == nil {
 		err = r.Err
 	}
 	return err
 }
 
-// execute calls the instance and turns a panic of ours into an error, so that the
-// instance is not lost to the scheduler.
-func execute(in backend.Instance, b *infer.Batch) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = status.Wrap(status.Internal, fmt.Errorf("panic: %v\n%s", p, debug.Stack()), "the model's execution broke; the server's log has the details")
-		}
-	}()
-	return in.Run(b)
-}
-
 // acquire returns an idle instance, waiting for one if need be.
-func (d *Direct) acquire(ctx context.Context, r *infer.Request) (*directWorker, error) {
+func (d *Direct) acquire(ctx context.Context, r *infer.Request) (*instance, error) {
 	d.mu.Lock()
 	if d.closing {
 		d.mu.Unlock()
 		r.Queued = time.Time{}
 		return nil, stopping(r)
 	}
+	d.enter(1)
 	if len(d.idle) > 0 {
-		w := d.takeLocked()
+		i := d.take()
 		d.mu.Unlock()
 		entered(r)
-		return w, nil
+		return i, nil
 	}
-	wt := d.waiters.Get().(*waiter)
-	d.queue.push(wt)
+	w := d.waiters.Get().(*waiter)
+	d.queue.push(w)
 	d.mu.Unlock()
 	entered(r)
 
 	select {
-	case w := <-wt.ready:
-		d.waiters.Put(wt)
-		return w, nil
+	case i := <-w.ready:
+		d.waiters.Put(w)
+		return i, nil
 	case <-ctx.Done():
 	}
 	d.mu.Lock()
-	queued := wt.queued
+	queued := w.queued
 	if queued {
-		d.queue.remove(wt)
-		d.endLocked()
+		d.queue.remove(w)
+		d.leave(1)
 	}
 	d.mu.Unlock()
 	if !queued { // an instance was handed over meanwhile: pass it on
-		w := <-wt.ready
-		w.ticket.Cancel()
-		d.release(w)
+		i := <-w.ready
+		i.ticket.Cancel()
+		d.release(i)
 	}
-	d.waiters.Put(wt)
+	d.waiters.Put(w)
 	return nil, cancelled(ctx)
-}
-
-// takeLocked takes an idle instance.
-func (d *Direct) takeLocked() *directWorker {
-	next := nextIdle(d.idle, func(w *directWorker) *Ticket { return w.ticket })
-	w := d.idle[next]
-	d.idle = slices.Delete(d.idle, next, next+1)
-	w.ticket.Ask()
-	return w
 }
 
 // entered tells whoever wants to know that r is in the queue.
@@ -162,34 +113,18 @@ func entered(r *infer.Request) {
 	}
 }
 
-// release gives an instance to the first waiter, or makes it idle.
-func (d *Direct) release(w *directWorker) {
+// release ends a request's time on an instance.
+func (d *Direct) release(i *instance) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.restLocked(w)
+	d.free(i, time.Time{})
+	d.leave(1)
 }
 
-func (d *Direct) restLocked(w *directWorker) {
-	if w.away {
-		w.parked = true
-		d.parked++
-		d.endLocked()
-		return
-	}
-	if wt := d.queue.pop(); wt != nil {
-		w.ticket.Ask()
-		wt.ready <- w // buffered: does not block
-		return
-	}
-	d.idle = append(d.idle, w)
-	d.endLocked()
-}
-
-// endLocked says so when the last request has gone.
-func (d *Direct) endLocked() {
-	if d.closing && d.queue.n == 0 && len(d.idle)+d.parked == len(d.all) && !d.ended {
-		d.ended = true
-		close(d.drained)
+// advance gives idle instances to the requests that wait.
+func (d *Direct) advance(time.Time) {
+	for d.queue.n > 0 && len(d.idle) > 0 {
+		d.queue.pop().ready <- d.take() // buffered: does not block
 	}
 }
 
@@ -198,23 +133,6 @@ func (d *Direct) Pending() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.queue.n
-}
-
-// Drain implements Scheduler.
-func (d *Direct) Drain() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closing {
-		return
-	}
-	d.closing = true
-	d.endLocked()
-}
-
-// Close implements Scheduler.
-func (d *Direct) Close() {
-	d.Drain()
-	<-d.drained
 }
 
 // A waitList is a first-in first-out list of waiters.
@@ -234,11 +152,10 @@ func (l *waitList) push(w *waiter) {
 	l.n++
 }
 
+// pop takes the oldest waiter out. There must be one.
 func (l *waitList) pop() *waiter {
 	w := l.head
-	if w != nil {
-		l.remove(w)
-	}
+	l.remove(w)
 	return w
 }
 

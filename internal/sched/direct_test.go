@@ -256,7 +256,7 @@ func TestDirectDoesNotAllocateWhenAnInstanceIsIdle(t *testing.T) {
 	d := StartDirect([]backend.Instance{&slow{}}, &tally{})
 	defer d.Close()
 	in := &instant{}
-	d.all[0].instance = in
+	d.all[0].backend = in
 	r, ctx := request(""), t.Context()
 	if got := testing.AllocsPerRun(100, func() { _ = d.Do(ctx, r) }); got != 0 {
 		t.Errorf("got %v allocations per request, want 0", got)

@@ -11,9 +11,9 @@ import (
 var ErrTimeout = status.Errorf(status.Unavailable, "Request timeout expired")
 
 // fullQueue says that a level takes no more and what would help.
-func (b *Batcher) fullQueue(id string, p *QueuePolicy) error {
+func (f *former) fullQueue(id string, p *QueuePolicy) error {
 	return status.Errorf(status.Unavailable, "[request id: %s] Exceeds maximum queue size: %d requests wait for model '%s'; raise max_queue_size in its queue policy or add instances",
-		id, p.MaxSize, b.name)
+		id, p.MaxSize, f.name)
 }
 
 func stopping(r *infer.Request) error {

@@ -24,9 +24,9 @@ func (f *fifo) push(e entry) {
 	f.rows += e.rows
 }
 
-// pushLine adds calls that follow each other by next, the newest first, and
+// pushList adds calls that follow each other by next, the newest first, and
 // returns how many.
-func (f *fifo) pushLine(newest *call) int {
+func (f *fifo) pushList(newest *call) int {
 	before := f.len()
 	for c := newest; c != nil; c = c.next {
 		f.push(c.entry())

@@ -17,13 +17,13 @@ func TestFifoKeepsTheOrderOfArrival(t *testing.T) {
 		case 0, 1:
 			f.push(entry{rows: n})
 			want = append(want, n)
-		case 2: // from the newest to the oldest, as they stand behind a door
+		case 2: // from the newest to the oldest, as they are in an inbox
 			var newest *call
 			for i := range n {
 				newest = &call{next: newest, rows: i}
 				want = append(want, i)
 			}
-			if got := f.pushLine(newest); got != n {
+			if got := f.pushList(newest); got != n {
 				t.Fatalf("step %d: got %d pushed, want %d", step, got, n)
 			}
 		case 3:

@@ -1,205 +1,186 @@
 package sched
 
 import (
-	"slices"
 	"time"
 
 	"shoal/internal/infer"
 )
 
 // advance forms the batches that are due and gives them to idle instances.
-func (b *Batcher) advance(now time.Time) {
+func (f *former) advance(now time.Time) {
 	for {
-		b.admit()
-		b.form(now)
-		if b.guard() {
+		f.admit()
+		f.form(now)
+		if f.setInbox() {
 			return
 		}
 	}
 }
 
-// guard leaves the door open if nothing is to be decided before an instance is
-// free, for whoever frees one calls advance, and shuts it otherwise. It reports
-// false when somebody came in who has to be seen to first.
-func (b *Batcher) guard() bool {
-	if b.plain && len(b.idle)+len(b.spare) == 0 && b.hold == 0 && !b.closing {
-		b.door.open()
+// setInbox leaves the inbox open if nothing is to be decided before an instance is
+// free, for whoever frees one calls advance, and closes it otherwise. It reports
+// false when a call came in that has to be seen to first.
+func (f *former) setInbox() bool {
+	if f.plain && len(f.idle) == 0 && f.minQueued == 0 && !f.closing && f.waking == 0 && f.spare() == nil {
+		f.inbox.open()
 		return true
 	}
-	return b.door.shut()
+	return f.inbox.close()
 }
 
-func (b *Batcher) form(now time.Time) {
-	for i := range b.queue.levels {
-		b.queue.levels[i].expire(now, b.reject)
+func (f *former) form(now time.Time) {
+	for i := range f.queue.levels {
+		f.queue.levels[i].expire(now, f.reject)
 	}
-	if b.queue.len() < b.hold && !b.closing {
+	if f.queue.len() < f.minQueued && !f.closing {
 		return
 	}
-	b.hold, b.more = 0, 0
-	for b.room() && !b.queue.empty() {
-		if b.plain {
-			b.fill()
-			b.dispatch()
-			continue
-		}
-		d := b.policy.Decide(b.look(now))
-		if b.closing && d.Take == 0 && !d.Close {
-			d = Decision{Take: len(b.view), Reason: infer.ReasonIdle} // nobody else will come
-		}
-		if d.Take == 0 && !d.Close {
-			b.more = b.queue.rows() + d.More
-			if b.match.compares() {
-				b.more = 0
+	f.minQueued, f.recheckRows = 0, 0
+	for !f.queue.empty() {
+		d := f.decide(now)
+		if d.Take+d.Fill == 0 && !d.Close {
+			if d.Wait > 0 {
+				f.arm(now.Add(d.Wait), now)
 			}
-			b.arm(now.Add(d.Wait), now)
+			if d.More > 0 && !f.match.compares() {
+				f.recheckRows = f.queue.rows() + d.More
+			}
 			break
 		}
-		b.apply(d)
-		b.dispatch()
+		f.apply(d)
+		f.dispatch(now)
 	}
-	b.dispatch()
-	if t := b.queue.nearest(); !t.IsZero() {
-		b.arm(t, now)
-	}
-}
-
-// fill puts the calls at the head of the queue into the open batch, until it is
-// full. With a plain policy that is all that there is to decide.
-func (b *Batcher) fill() {
-	list := &b.queue.levels[0].live
-	if b.open == nil {
-		b.openBatch(infer.ReasonIdle)
-	}
-	bt := b.open
-	for list.len() > 0 && (bt.rows == 0 || bt.rows+list.waiting()[0].rows <= b.policy.MaxRows) {
-		bt.add(list.pop())
-	}
-	if list.len() > 0 || bt.rows >= b.policy.MaxRows {
-		bt.reason = infer.ReasonFull
-		b.open = nil
+	f.dispatch(now)
+	if t := f.queue.nearest(); !t.IsZero() {
+		f.arm(t, now)
 	}
 }
 
-// openBatch begins a batch.
-func (b *Batcher) openBatch(why infer.Reason) {
-	b.open = b.batches.Get().(*batch)
-	b.open.reason = why
-	b.ready = append(b.ready, b.open)
-	if b.ordered {
-		b.order = append(b.order, b.open)
+// view returns the situation without what a policy has to ask for.
+func (f *former) view(now time.Time) *View {
+	v := &f.situation
+	v.Now, v.Draining, v.Held = now, f.closing, nil
+	v.Requests, v.Rows = f.queue.len(), f.queue.rows()
+	v.Instances, v.Idle, v.Formed = len(f.all), len(f.idle), len(f.ready)
+	v.Running, v.InFlight, v.Peak = f.running, f.inFlight, f.peak
+	v.Open, v.Ahead = 0, 0
+	if f.open != nil {
+		v.Open = f.open.rows
 	}
-}
-
-// room reports whether requests may leave the queue. Those that may time out or
-// be overtaken stay there until an instance is idle; others leave it early, until
-// two batches wait for each instance. Then the open one does not grow either: it
-// would stop at a small preferred size, where a larger one may gather meanwhile.
-func (b *Batcher) room() bool {
-	if b.prefetch {
-		return len(b.ready)+b.taken() < 2*b.workers
+	if len(f.all) == 1 {
+		v.Ahead = max(0, f.all[0].batches-1)
 	}
-	return len(b.idle) > len(b.ready) || b.open != nil
-}
-
-// taken returns how many batches an instance has taken ahead.
-func (b *Batcher) taken() int {
-	return max(0, len(b.all)-len(b.idle)-len(b.spare)-b.workers)
-}
-
-// look returns what the policy decides on: the head of the queue, as far as it
-// could go into one batch.
-func (b *Batcher) look(now time.Time) View {
-	v := View{Now: now}
-	var first *infer.Request
-	if b.open != nil {
-		v.Open, first = b.open.rows, b.open.entries[0].request
-	}
-	b.view = b.view[:0]
-	rows := v.Open
-	for e := range b.queue.all {
-		if first == nil {
-			first = e.request
-		}
-		differs := b.match.differs(first, e.request)
-		b.view = append(b.view, Candidate{Rows: e.rows, Queued: e.request.Queued, Expires: e.expires(), Differs: differs})
-		rows += e.rows
-		if differs || rows > b.policy.MaxRows {
-			break
-		}
-	}
-	v.Queue = b.view
 	return v
 }
 
+// decide asks the policy which of the waiting requests join the open batch.
+func (f *former) decide(now time.Time) Decision {
+	v := f.view(now)
+	d := f.policy.Decide(v)
+	if d.Look {
+		v.Queue = f.look()
+		d = f.policy.Decide(v)
+		v.Queue = nil
+	}
+	return d
+}
+
+// look lists the head of the queue, as far as it could go into one batch.
+func (f *former) look() []Candidate {
+	var first *infer.Request
+	rows := 0
+	if f.open != nil {
+		rows, first = f.open.rows, f.open.first()
+	}
+	f.candidates = f.candidates[:0]
+	for at, e := range f.queue.all {
+		if first == nil {
+			first = e.request
+		}
+		differs := f.match.differs(first, e.request)
+		f.candidates = append(f.candidates, Candidate{Rows: e.rows, Queued: e.request.Queued, Expires: e.expires(), Level: at, Differs: differs})
+		rows += e.rows
+		if differs || rows > f.maxRows {
+			break
+		}
+	}
+	return f.candidates
+}
+
 // apply does what the policy decided.
-func (b *Batcher) apply(d Decision) {
-	if d.Take > 0 {
-		if b.open == nil {
-			b.openBatch(d.Reason)
-		}
-		b.open.reason = d.Reason
-		for range d.Take {
-			b.open.add(b.queue.pop())
+func (f *former) apply(d Decision) {
+	if f.open == nil && d.Take+d.Fill > 0 {
+		f.open = f.batches.Get().(*batch)
+		f.ready = append(f.ready, f.open)
+		if f.ordered {
+			f.order = append(f.order, f.open)
 		}
 	}
-	if d.Close && b.open != nil {
-		b.open.reason = d.Reason
-		b.open.sealed = b.open.sealed || d.Seal
-		b.open = nil
+	bt := f.open
+	if bt == nil {
+		return
 	}
+	if d.Fill > 0 {
+		d = f.fill(bt, d)
+	}
+	for range d.Take {
+		bt.add(f.queue.next().pop())
+	}
+	bt.reason, bt.starts = d.Reason, d.Start
+	if d.Close {
+		bt.sealed = bt.sealed || d.Seal
+		f.open = nil
+	}
+	if bt.recheckRows > 0 && (bt.rows >= bt.recheckRows || d.Close) {
+		f.stopWaking(bt)
+		f.wake(bt)
+	}
+}
+
+// fill puts the calls at the head of the queue into a batch until it has as many
+// rows as the policy wants, and returns what is left to do.
+func (f *former) fill(bt *batch, d Decision) Decision {
+	compares := f.match.compares()
+	for list := f.queue.next(); list != nil; list = f.queue.next() {
+		for list.len() > 0 {
+			next := &list.list[list.head]
+			if bt.rows > 0 && (bt.rows+next.rows > d.Fill || compares && f.match.differs(bt.first(), next.request)) {
+				d.Close, d.Reason = true, infer.ReasonFull
+				return d
+			}
+			bt.add(list.pop())
+		}
+	}
+	if bt.rows >= d.Fill {
+		d.Close, d.Reason = true, infer.ReasonFull
+	}
+	return d
 }
 
 // dispatch gives waiting batches to idle instances, and some to an instance that
-// can get their inputs ready meanwhile, and tells their leaders.
-func (b *Batcher) dispatch() {
-	for len(b.ready) > 0 && len(b.idle) > 0 {
-		b.give(b.takeWorker())
+// can get their inputs ready meanwhile.
+func (f *former) dispatch(now time.Time) {
+	for len(f.ready) > 0 && len(f.idle) > 0 {
+		f.give(f.take(), now)
 	}
-	for len(b.ready) > 0 && len(b.spare) > 0 && b.ahead(b.ready[0]) {
-		last := len(b.spare) - 1
-		w := b.spare[last]
-		b.spare = b.spare[:last]
-		b.give(w)
-	}
-}
-
-// ahead reports whether a batch may be given to an instance that runs another:
-// it can neither grow nor be merged any more, and is likely to run soon. What an
-// instance has cannot be withdrawn, and copies matter little beside a long run.
-func (b *Batcher) ahead(bt *batch) bool {
-	final := bt != b.open && (b.policy.Delay == 0 || bt.sealed || bt.rows >= b.policy.MaxRows)
-	return final && b.lastRun > 0 && b.lastRun <= aheadOf
-}
-
-// aheadOf is the longest run during which the next batch is got ready.
-const aheadOf = 50 * time.Millisecond
-
-// give gives the oldest batch that waits to a worker.
-func (b *Batcher) give(w *worker) {
-	bt := b.ready[0]
-	b.ready = without(b.ready, bt)
-	bt.worker = w
-	w.ticket.Ask()
-	if w.lane != nil {
-		bt.turn = w.lane.given
-		w.lane.given++
-	}
-	if !b.prefetch && b.open == bt && (w.ticket != nil || b.policy.prefers(bt.rows)) {
-		b.open = nil // it may wait for resources, or is as large as it should be; the others wait in the queue, where their policy holds
-	}
-	b.given = append(b.given, bt)
-	c := bt.leader()
-	c.leads = bt
-	if c != b.arriving {
-		c.signal()
+	for len(f.ready) > 0 {
+		i := f.spare()
+		if i == nil || !f.goesAhead(f.ready[0], i, now) {
+			return
+		}
+		i.batches++
+		f.give(i, now)
 	}
 }
 
-// takeWorker takes an idle instance.
-func (b *Batcher) takeWorker() *worker {
-	next := nextIdle(b.idle, func(w *worker) *Ticket { return w.ticket })
-	w := b.idle[next]
-	b.idle = slices.Delete(b.idle, next, next+1)
-	return w
+// give gives the oldest batch that waits to an instance.
+func (f *former) give(i *instance, now time.Time) {
+	bt := f.ready[0]
+	f.ready = without(f.ready, bt)
+	bt.instance, bt.turn = i, i.turns.next(&bt.run)
+	f.given = append(f.given, bt)
+	if f.keepQueued && f.open == bt && (i.ticket != nil || f.ask(bt, now).Close) {
+		f.open = nil // with a ticket it may wait for resources; the others wait in the queue, where their policy holds
+	}
+	f.lead(bt)
 }

@@ -24,9 +24,9 @@ func TestLeaderGathersThoseAboutToArriveUnlessToldNotTo(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := startTest(t, BatcherConfig{Policy: Policy{MaxRows: 8, Preferred: []int{8}}, NoGather: tt.off}, 2*time.Millisecond)
-				for _, w := range b.all {
-					w.pauser = sleepPauser{}
+				b := startTest(t, BatcherConfig{Policy: &Triton{MaxRows: 8, Preferred: []int{8}, NoGather: tt.off}}, 2*time.Millisecond)
+				for _, i := range b.all {
+					i.pauser = sleepPauser{}
 				}
 				b.send("a", 1)
 				b.send("b", 1)
@@ -51,9 +51,9 @@ func TestLeaderGathersUntilFourStepsInARowBringNothing(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := startTest(t, BatcherConfig{Policy: Policy{MaxRows: 8, Preferred: []int{8}}}, 2*time.Millisecond)
-				for _, w := range b.all {
-					w.pauser = sleepPauser{}
+				b := startTest(t, BatcherConfig{Policy: &Triton{MaxRows: 8, Preferred: []int{8}}}, 2*time.Millisecond)
+				for _, i := range b.all {
+					i.pauser = sleepPauser{}
 				}
 				b.send("a", 1)
 				b.send("b", 1)

@@ -252,21 +252,6 @@ func (t *Ticket) freeLocked() {
 	}
 }
 
-// nextIdle returns which of the idle instances is to run next: the last, whose
-// memory is still warm, or, when they are limited, the one whose turn it is.
-func nextIdle[W any](idle []W, ticket func(W) *Ticket) int {
-	best := len(idle) - 1
-	if ticket(idle[best]) == nil {
-		return best
-	}
-	for i, w := range idle {
-		if ticket(w).score() < ticket(idle[best]).score() {
-			best = i
-		}
-	}
-	return best
-}
-
 // score orders the instances that wait; the lowest goes first.
 func (t *Ticket) score() uint64 {
 	t.limiter.mu.Lock()

@@ -207,11 +207,11 @@ func TestLimiterHasNoMoreThanIsAskedForAfterALeave(t *testing.T) {
 var limitedSchedulers = map[string]func([]backend.Instance) (Scheduler, error){
 	"direct": func(in []backend.Instance) (Scheduler, error) { return StartDirect(in, &tally{}), nil },
 	"batcher": func(in []backend.Instance) (Scheduler, error) {
-		cfg := BatcherConfig{Policy: Policy{MaxRows: 1, Preferred: []int{1}}, Levels: []QueuePolicy{{}}, Signature: fixedSignature(1)}
+		cfg := BatcherConfig{Policy: &Triton{MaxRows: 1, Preferred: []int{1}}, Levels: []QueuePolicy{{}}, Signature: fixedSignature(1)}
 		return startBatcher(cfg, in, &tally{}, newRuntimeTimer, func() (pauser, error) { return plainPauser{}, nil })
 	},
 	"batcher with a queue policy": func(in []backend.Instance) (Scheduler, error) {
-		cfg := BatcherConfig{Policy: Policy{MaxRows: 1, Preferred: []int{1}}, Levels: []QueuePolicy{{MaxSize: 99}}, Signature: fixedSignature(1)}
+		cfg := BatcherConfig{Policy: &Triton{MaxRows: 1, Preferred: []int{1}}, Levels: []QueuePolicy{{MaxSize: 99}}, Signature: fixedSignature(1)}
 		return startBatcher(cfg, in, &tally{}, newRuntimeTimer, func() (pauser, error) { return plainPauser{}, nil })
 	},
 }

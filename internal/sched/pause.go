@@ -10,6 +10,8 @@ import (
 type pauser interface {
 	// pause returns after d, or after one turn of the others when d is zero.
 	pause(d time.Duration)
+	// wake ends a pause that is under way, or the next one.
+	wake()
 	close()
 }
 
@@ -17,4 +19,5 @@ type pauser interface {
 type plainPauser struct{}
 
 func (plainPauser) pause(time.Duration) { runtime.Gosched() }
+func (plainPauser) wake()               {}
 func (plainPauser) close()              {}

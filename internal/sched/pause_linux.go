@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,6 +17,8 @@ type pollPauser struct {
 	next time.Duration
 	step func(fd uintptr) bool // made once, so that a pause allocates nothing
 	set  bool
+
+	woken atomic.Bool
 }
 
 func newPauser() (pauser, error) {
@@ -30,6 +33,9 @@ func newPauser() (pauser, error) {
 		}
 		p.set = true
 		p.fd.set(max(p.next, 1))
+		if p.woken.Load() {
+			p.fd.set(1)
+		}
 		return false // wait until it goes off
 	}
 	return p, nil
@@ -38,6 +44,12 @@ func newPauser() (pauser, error) {
 func (p *pollPauser) pause(d time.Duration) {
 	p.next, p.set = d, false
 	_ = p.fd.conn.Read(p.step) // fails only when closed
+	p.woken.Store(false)
+}
+
+func (p *pollPauser) wake() {
+	p.woken.Store(true)
+	p.fd.set(1)
 }
 
 func (p *pollPauser) close() { p.fd.close() }

@@ -126,14 +126,7 @@ func (q *queue) level(priority uint64) int {
 	return i
 }
 
-func (q *queue) empty() bool {
-	for i := range q.levels {
-		if q.levels[i].live.len()+q.levels[i].delayed.len() > 0 {
-			return false
-		}
-	}
-	return true
-}
+func (q *queue) empty() bool { return q.next() == nil }
 
 // len returns how many requests wait.
 func (q *queue) len() int {
@@ -153,12 +146,13 @@ func (q *queue) rows() int {
 	return n
 }
 
-// all yields the waiting requests in the order in which they are served.
-func (q *queue) all(yield func(entry) bool) {
+// all yields the waiting requests with their levels, in the order in which they
+// are served.
+func (q *queue) all(yield func(int, entry) bool) {
 	for i := range q.levels {
 		for _, list := range [...]*fifo{&q.levels[i].live, &q.levels[i].delayed} {
 			for _, e := range list.waiting() {
-				if !yield(e) {
+				if !yield(i, e) {
 					return
 				}
 			}
@@ -166,16 +160,16 @@ func (q *queue) all(yield func(entry) bool) {
 	}
 }
 
-// pop takes out the request that is served next. There must be one.
-func (q *queue) pop() entry {
+// next returns the list whose first request is served next, nil when none waits.
+func (q *queue) next() *fifo {
 	for i := range q.levels {
-		for _, list := range [...]*fifo{&q.levels[i].live, &q.levels[i].delayed} {
-			if list.len() > 0 {
-				return list.pop()
-			}
+		if l := &q.levels[i]; l.live.len() > 0 {
+			return &l.live
+		} else if l.delayed.len() > 0 {
+			return &l.delayed
 		}
 	}
-	panic("BUG: sched: the queue is empty")
+	return nil
 }
 
 // prune takes the requests out for which gone says so, and returns how many.

@@ -6,6 +6,7 @@ package sched
 import (
 	"context"
 
+	"shoal/internal/backend"
 	"shoal/internal/infer"
 )
 
@@ -22,6 +23,13 @@ type Scheduler interface {
 
 	// Close drains and returns when no instance is running any more.
 	Close()
+
+	// Add gives the scheduler more instances, which stay the caller's.
+	Add(instances ...backend.Instance) error
+
+	// Remove takes an instance out and returns when it has ended the batch that
+	// it runs. Requests that wait stay for the other instances.
+	Remove(instance backend.Instance)
 }
 
 // A Recorder is told of every execution. It must not keep the batch.

@@ -22,7 +22,7 @@ func sends(id string, rows int, change ...func(*infer.Request)) step {
 func (b *testBatcher) queued() int {
 	b.Batcher.mu.Lock()
 	defer b.Batcher.mu.Unlock()
-	b.advance(b.now()) // some may still be behind the door
+	b.advance(b.now()) // some may still be in the inbox
 	return b.queue.len()
 }
 
@@ -47,14 +47,14 @@ func TestBatcherSpecification(t *testing.T) {
 		expired = "Request timeout expired"
 	)
 	sizes := func(maxRows int, delay time.Duration, preferred ...int) BatcherConfig {
-		return BatcherConfig{Policy: Policy{MaxRows: maxRows, Preferred: preferred, Delay: delay}}
+		return BatcherConfig{Policy: &Triton{MaxRows: maxRows, Preferred: preferred, Delay: delay}}
 	}
 	with := func(cfg BatcherConfig, levels ...QueuePolicy) BatcherConfig {
 		cfg.Levels = levels
 		return cfg
 	}
 	variable := func(cfg BatcherConfig) BatcherConfig {
-		cfg.Signature = variableSignature(cfg.Policy.MaxRows)
+		cfg.Signature = variableSignature(maxRows(cfg))
 		return cfg
 	}
 	ordered := func(cfg BatcherConfig) BatcherConfig {

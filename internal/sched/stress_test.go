@@ -62,12 +62,12 @@ func (u *unruly) Close() error { return nil }
 // its own. Run it long, and under the race detector, with -stress 60s.
 func TestBatcherStress(t *testing.T) {
 	configs := map[string]BatcherConfig{
-		"door":    {Policy: Policy{MaxRows: 8, Preferred: []int{8}}, Levels: []QueuePolicy{{}}, Signature: fixedSignature(8)},
-		"plain":   {Policy: Policy{MaxRows: 8, Preferred: []int{8}}, Levels: []QueuePolicy{{}}},
-		"delay":   {Policy: Policy{MaxRows: 8, Preferred: []int{4}, Delay: 200 * time.Microsecond}, Levels: []QueuePolicy{{}}},
-		"ordered": {Policy: Policy{MaxRows: 4, Preferred: []int{2, 4}}, PreserveOrder: true, Levels: []QueuePolicy{{}}},
+		"inbox":   {Policy: &Triton{MaxRows: 8, Preferred: []int{8}}, Levels: []QueuePolicy{{}}, Signature: fixedSignature(8)},
+		"plain":   {Policy: &Triton{MaxRows: 8, Preferred: []int{8}}, Levels: []QueuePolicy{{}}},
+		"delay":   {Policy: &Triton{MaxRows: 8, Preferred: []int{4}, Delay: 200 * time.Microsecond}, Levels: []QueuePolicy{{}}},
+		"ordered": {Policy: &Triton{MaxRows: 4, Preferred: []int{2, 4}}, PreserveOrder: true, Levels: []QueuePolicy{{}}},
 		"queues": {
-			Policy: Policy{MaxRows: 8, Preferred: []int{3, 8}, Delay: 100 * time.Microsecond}, DefaultLevel: 1,
+			Policy: &Triton{MaxRows: 8, Preferred: []int{3, 8}, Delay: 100 * time.Microsecond}, DefaultLevel: 1,
 			Levels: []QueuePolicy{{MaxSize: 5}, {Timeout: 300 * time.Microsecond, Override: true}, {Timeout: 200 * time.Microsecond, Delay: true}},
 		},
 	}
@@ -82,7 +82,7 @@ func TestBatcherStress(t *testing.T) {
 func stress(t *testing.T, cfg BatcherConfig) {
 	const callers, instances = 32, 3
 	if cfg.Signature == nil {
-		cfg.Signature = variableSignature(cfg.Policy.MaxRows)
+		cfg.Signature = variableSignature(maxRows(cfg))
 	}
 	var seen sync.Map
 	var twice, largest, sent, good, bad atomic.Int64
@@ -113,14 +113,14 @@ func stress(t *testing.T, cfg BatcherConfig) {
 		wg.Wait()
 		b.Close()
 		b.mu.Lock() // a caller may leave only now
-		if b.inside != 0 || len(b.idle) != instances || len(b.ready) != 0 || b.open != nil || len(b.given) != 0 || len(b.order) != 0 || !b.queue.empty() || b.door.newest.Load() != shut {
-			t.Fatalf("after Close: got %d inside, %d idle, %d ready, open %v, %d in order, want %d idle and nothing else",
-				b.inside, len(b.idle), len(b.ready), b.open, len(b.order), instances)
+		if b.inFlight != 0 || len(b.idle) != instances || len(b.ready) != 0 || b.open != nil || len(b.given) != 0 || len(b.order) != 0 || !b.queue.empty() || b.inbox.newest.Load() != closedInbox {
+			t.Fatalf("after Close: got %d in flight, %d idle, %d ready, open %v, %d in order, want %d idle and nothing else",
+				b.inFlight, len(b.idle), len(b.ready), b.open, len(b.order), instances)
 		}
 		b.mu.Unlock()
 	}
-	if twice.Load() != 0 || largest.Load() > int64(cfg.Policy.MaxRows) {
-		t.Errorf("got %d requests run twice and a batch of %d rows, want none and at most %d", twice.Load(), largest.Load(), cfg.Policy.MaxRows)
+	if twice.Load() != 0 || largest.Load() > int64(maxRows(cfg)) {
+		t.Errorf("got %d requests run twice and a batch of %d rows, want none and at most %d", twice.Load(), largest.Load(), maxRows(cfg))
 	}
 	if good.Load() == 0 || bad.Load() == 0 {
 		t.Errorf("got %d good and %d bad answers, want some of both", good.Load(), bad.Load())

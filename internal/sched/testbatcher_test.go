@@ -84,6 +84,9 @@ func variableSignature(maxBatch int) *model.Signature {
 	return s
 }
 
+// maxRows returns the largest batch of a configuration.
+func maxRows(cfg BatcherConfig) int { return cfg.Policy.(*Triton).MaxRows }
+
 // startTest returns a batcher whose instances take that long for each batch.
 func startTest(t *testing.T, cfg BatcherConfig, takes ...time.Duration) *testBatcher {
 	t.Helper()
@@ -91,7 +94,7 @@ func startTest(t *testing.T, cfg BatcherConfig, takes ...time.Duration) *testBat
 		cfg.Levels = []QueuePolicy{{}}
 	}
 	if cfg.Signature == nil {
-		cfg.Signature = fixedSignature(cfg.Policy.MaxRows)
+		cfg.Signature = fixedSignature(maxRows(cfg))
 	}
 	log := &runLog{start: time.Now()}
 	var instances []backend.Instance

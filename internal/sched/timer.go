@@ -23,13 +23,13 @@ func (r *runtimeTimer) set(d time.Duration) { r.t.Reset(d) }
 func (r *runtimeTimer) close()              { r.t.Stop() }
 
 // arm has timeUp called at t or before.
-func (b *Batcher) arm(t, now time.Time) {
-	if b.inside == 0 {
+func (f *former) arm(t, now time.Time) {
+	if f.inFlight == 0 {
 		return // nobody waits, and Close may be closing the timer
 	}
-	if b.armed.IsZero() || t.Before(b.armed) {
-		b.armed = t
-		b.timer.set(max(t.Sub(now), 1))
+	if f.armed.IsZero() || t.Before(f.armed) {
+		f.armed = t
+		f.timer.set(max(t.Sub(now), 1))
 	}
 }
 

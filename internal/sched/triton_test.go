@@ -40,16 +40,16 @@ const (
 func TestDecide(t *testing.T) {
 	// The worked examples of Triton's own batcher tests: at most 8 rows, sizes 2
 	// and 6 preferred, a delay of ten seconds.
-	slow := Policy{MaxRows: 8, Preferred: []int{2, 6}, Delay: 10 * second}
+	slow := Triton{MaxRows: 8, Preferred: []int{2, 6}, Delay: 10 * second}
 	// No delay, sizes 4 and 6 preferred.
-	eager := Policy{MaxRows: 8, Preferred: []int{4, 6}}
+	eager := Triton{MaxRows: 8, Preferred: []int{4, 6}}
 	// What an empty dynamic_batching means.
-	plain := Policy{MaxRows: 8, Preferred: []int{8}}
-	patient := Policy{MaxRows: 8, Preferred: []int{8}, Delay: 10 * second}
+	plain := Triton{MaxRows: 8, Preferred: []int{8}}
+	patient := Triton{MaxRows: 8, Preferred: []int{8}, Delay: 10 * second}
 
 	tests := []struct {
 		name   string
-		policy Policy
+		policy Triton
 		age    time.Duration
 		open   int
 		queue  []Candidate
@@ -87,19 +87,19 @@ func TestDecide(t *testing.T) {
 		{"another shape closes and seals the open batch", plain, 0, 3, other(waiting(1)), Decision{Close: true, Seal: true, Reason: full}},
 		{"the first request of a batch is never too large", plain, 0, 0, waiting(9), Decision{Take: 1, Close: true, Reason: full}},
 
-		{"the largest preferred size is a soft limit for an open batch", Policy{MaxRows: 8, Preferred: []int{6}, Delay: second}, 0, 3, waiting(4), Decision{Take: 1, Close: true, Reason: full}},
+		{"the largest preferred size is a soft limit for an open batch", Triton{MaxRows: 8, Preferred: []int{6}, Delay: second}, 0, 3, waiting(4), Decision{Take: 1, Close: true, Reason: full}},
 		{"with the default sizes waiting goes on until the batch is full", patient, 0, 0, waiting(1, 2, 4), Decision{Wait: 10 * second, More: 1}},
 		{"the batch is full", patient, 0, 0, waiting(1, 2, 4, 1), Decision{Take: 4, Reason: full}},
 		{"an open batch that has no preferred size takes what arrives", patient, 0, 3, waiting(1), Decision{Take: 1, Reason: delay}},
 		{"an open batch of a preferred size does not", slow, 0, 2, waiting(1), Decision{Wait: 10 * second, More: 3}},
 		{"a request's own timeout comes before the delay", patient, 0, 0, expiring(waiting(1), 3*second), Decision{Wait: 3 * second, More: 7}},
 		{"a timeout after the delay does not matter", patient, 0, 0, expiring(waiting(1), 30*second), Decision{Wait: 10 * second, More: 7}},
-		{"one row at most: each goes alone at once", Policy{MaxRows: 1, Preferred: []int{1}}, 0, 0, waiting(1, 1), Decision{Take: 1, Close: true, Reason: full}},
+		{"one row at most: each goes alone at once", Triton{MaxRows: 1, Preferred: []int{1}}, 0, 0, waiting(1, 1), Decision{Take: 1, Close: true, Reason: full}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			view := View{Now: epoch.Add(tt.age), Open: tt.open, Queue: tt.queue}
-			if diff := cmp.Diff(tt.want, tt.policy.Decide(view)); diff != "" {
+			view := View{Now: epoch.Add(tt.age), Open: tt.open, Queue: tt.queue, Instances: 1, Idle: 1}
+			if diff := cmp.Diff(tt.want, tt.policy.Decide(&view)); diff != "" {
 				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 		})
@@ -108,7 +108,7 @@ func TestDecide(t *testing.T) {
 
 // TestDecideIsSound holds any decision against what must hold for all of them.
 func TestDecideIsSound(t *testing.T) {
-	policies := []Policy{
+	policies := []Triton{
 		{MaxRows: 8, Preferred: []int{8}},
 		{MaxRows: 8, Preferred: []int{2, 6}, Delay: second},
 		{MaxRows: 4, Preferred: []int{3}, Delay: second},
@@ -122,7 +122,7 @@ func TestDecideIsSound(t *testing.T) {
 					q[1].Differs = true
 				}
 				age := time.Duration(seed/432) * 2 * second
-				d := p.Decide(View{Now: epoch.Add(age), Open: open, Queue: q})
+				d := p.Decide(&View{Now: epoch.Add(age), Open: open, Queue: q, Instances: 1, Idle: 1})
 				rows := open
 				for _, c := range q[:d.Take] {
 					rows += c.Rows

@@ -12,23 +12,23 @@ import (
 	"shoal/internal/infer"
 )
 
-func TestDoorKeepsTheOrderOfArrival(t *testing.T) {
-	var d door
-	d.newest.Store(shut)
-	if d.enter(new(call)) {
-		t.Fatal("got in through a shut door, want to be turned away")
+func TestInboxKeepsTheOrderOfArrival(t *testing.T) {
+	var d inbox
+	d.newest.Store(closedInbox)
+	if d.put(new(call)) {
+		t.Fatal("a closed inbox took a call, want it refused")
 	}
 	d.open()
 	for i := range 3 {
-		if !d.enter(&call{rows: i}) {
-			t.Fatal("turned away from an open door, want to get in")
+		if !d.put(&call{rows: i}) {
+			t.Fatal("an open inbox refused a call, want it taken")
 		}
 	}
-	if d.shut() {
-		t.Fatal("the door shut with calls behind it, want it to stay open")
+	if d.close() {
+		t.Fatal("the inbox closed with calls in it, want it to stay open")
 	}
 	var f fifo
-	f.pushLine(d.take())
+	f.pushList(d.take())
 	var got []int
 	for _, e := range f.waiting() {
 		got = append(got, e.rows)
@@ -36,8 +36,8 @@ func TestDoorKeepsTheOrderOfArrival(t *testing.T) {
 	if diff := cmp.Diff([]int{0, 1, 2}, got); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
-	if !d.shut() || d.enter(new(call)) {
-		t.Error("the door stayed open with nobody behind it, want it shut")
+	if !d.close() || d.put(new(call)) {
+		t.Error("the inbox stayed open without calls, want it closed")
 	}
 }
 
@@ -55,7 +55,7 @@ func TestBatcherPlainPolicyFillsAsDecideWould(t *testing.T) {
 		for i, plain := range []bool{true, false} {
 			synctest.Test(t, func(t *testing.T) {
 				b := startTest(t, plainPolicy, 10*ms)
-				b.plain = plain
+				b.plain, b.mixed = plain, !plain
 				for id, rows := range sizes {
 					b.send(strconv.Itoa(id), rows)
 				}

@@ -47,7 +47,7 @@ func startOver(t *testing.T, log *runLog, instances ...backend.Instance) *testBa
 
 func startWith(t *testing.T, cfg BatcherConfig, log *runLog, instances ...backend.Instance) *testBatcher {
 	t.Helper()
-	cfg.Levels, cfg.Signature = []QueuePolicy{{}}, fixedSignature(cfg.Policy.MaxRows)
+	cfg.Levels, cfg.Signature = []QueuePolicy{{}}, fixedSignature(maxRows(cfg))
 	b, err := startBatcher(cfg, instances, &tally{}, newRuntimeTimer, func() (pauser, error) { return plainPauser{}, nil })
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +92,7 @@ func startEager(t *testing.T, cfg BatcherConfig, takes time.Duration) (*testBatc
 	t.Helper()
 	log, got := &runLog{start: time.Now()}, &runLog{start: time.Now()}
 	b := startWith(t, cfg, log, &eager{recorder: recorder{takes: takes, log: log}, got: got})
-	b.send("first", cfg.Policy.MaxRows)
+	b.send("first", maxRows(cfg))
 	b.wg.Wait()
 	log.restart()
 	got.restart()
@@ -148,7 +148,7 @@ func TestABatchAheadStartsWhenTheOneBeforeItEnds(t *testing.T) {
 
 func TestBatchesThatMayBeMergedAreNotTakenAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		cfg := BatcherConfig{Policy: Policy{MaxRows: 8, Preferred: []int{2, 6}, Delay: 5 * ms}}
+		cfg := BatcherConfig{Policy: &Triton{MaxRows: 8, Preferred: []int{2, 6}, Delay: 5 * ms}}
 		b, _ := startEager(t, cfg, 20*ms)
 		b.send("a", 2)
 		b.send("b", 3) // closed by the next, which would pass 6
@@ -160,7 +160,7 @@ func TestBatchesThatMayBeMergedAreNotTakenAhead(t *testing.T) {
 
 func TestNothingIsTakenAheadOfALongRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, got := startEager(t, plainPolicy, 10*aheadOf)
+		b, got := startEager(t, plainPolicy, 10*longestAhead)
 		b.send("a", 8)
 		ctx, cancel := context.WithCancel(t.Context())
 		b.sendUntil(ctx, "b", 8)
@@ -213,15 +213,15 @@ func TestDirectClosesWithAnInstanceAway(t *testing.T) {
 }
 
 // TestBatcherClosesWhenTheLastThatWaitsLeaves has a request wait for an instance
-// that is away, behind the door or in a queue with a timeout, and leave while the
+// that is away, in the inbox or in a queue with a timeout, and leave while the
 // batcher closes.
 func TestBatcherClosesWhenTheLastThatWaitsLeaves(t *testing.T) {
-	for name, policy := range map[string]QueuePolicy{"behind the door": {}, "with a timeout": {Timeout: time.Second}} {
+	for name, policy := range map[string]QueuePolicy{"in the inbox": {}, "with a timeout": {Timeout: time.Second}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				in, set := &moody{}, &timerGuard{t: t}
 				cfg := plainPolicy
-				cfg.Levels, cfg.Signature = []QueuePolicy{policy}, fixedSignature(cfg.Policy.MaxRows)
+				cfg.Levels, cfg.Signature = []QueuePolicy{policy}, fixedSignature(maxRows(cfg))
 				b, err := startBatcher(cfg, []backend.Instance{in}, &tally{}, set.start, func() (pauser, error) { return plainPauser{}, nil })
 				if err != nil {
 					t.Fatal(err)

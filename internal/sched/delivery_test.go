@@ -17,8 +17,8 @@ func told(calls []*call) (which []int) {
 	return which
 }
 
-func TestCallsLeaveALineOneByOneInOrder(t *testing.T) {
-	var l line
+func TestDeliveryWakesCallsOneByOneInOrder(t *testing.T) {
+	var l delivery
 	calls, entries := make([]*call, 5), make([]entry, 5)
 	for i := range calls {
 		calls[i] = &call{signals: make(chan bool, 1)}
@@ -29,14 +29,14 @@ func TestCallsLeaveALineOneByOneInOrder(t *testing.T) {
 		act  func()
 		want []int
 	}{
-		{"the first of a batch may leave", func() { l.join(entries[:2]) }, []int{0}},
-		{"a batch that comes later waits", func() { l.join(entries[2:4]) }, nil},
-		{"each tells the next", func() { l.leave(calls[0]) }, []int{1}},
-		{"also of the next batch", func() { l.leave(calls[1]) }, []int{2}},
-		{"one that was never in it tells nobody", func() { l.leave(calls[4]) }, nil},
-		{"the last but one", func() { l.leave(calls[2]) }, []int{3}},
-		{"the last", func() { l.leave(calls[3]) }, nil},
-		{"who comes to an empty line may leave at once", func() { l.join(entries[4:]) }, []int{4}},
+		{"the first of a batch may leave", func() { l.add(entries[:2]) }, []int{0}},
+		{"a batch that comes later waits", func() { l.add(entries[2:4]) }, nil},
+		{"each tells the next", func() { l.remove(calls[0]) }, []int{1}},
+		{"also of the next batch", func() { l.remove(calls[1]) }, []int{2}},
+		{"one that was never in it tells nobody", func() { l.remove(calls[4]) }, nil},
+		{"the last but one", func() { l.remove(calls[2]) }, []int{3}},
+		{"the last", func() { l.remove(calls[3]) }, nil},
+		{"a call is woken at once when there is no other", func() { l.add(entries[4:]) }, []int{4}},
 	} {
 		step.act()
 		if got := told(calls); !slices.Equal(got, step.want) {

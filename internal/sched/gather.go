@@ -1,0 +1,88 @@
+package sched
+
+import "time"
+
+// How long a held batch waits for requests that are about to arrive: at most a
+// quarter of the last run, in steps of a sixty-fourth, of which four in a row may
+// bring nothing. Measured with an MLP on two cores, where 64 clients need about a
+// quarter of the run to send again: their mean batch was 54, and 40 with half the
+// time; and with ResNet-50 on a GPU, where 8 clients send 602 KB each: their mean
+// batch was 8.0, and 6.9 when the first step that brought nothing was the last.
+// With several instances it is the last: the requests that are waited for may be
+// another's, which would be idle. For a model that runs for less than it takes to
+// look at the sockets a few times, goroutines that are ready to run must do.
+const (
+	shortRun     = 50 * time.Microsecond
+	gatherPart   = 4
+	gatherSteps  = 64
+	gatherMisses = 4
+	minPause     = 20 * time.Microsecond
+)
+
+// longestAhead is the longest run during which the next batch is got ready. What
+// an instance has cannot be withdrawn, and copies matter little beside a long
+// run.
+const longestAhead = 50 * time.Millisecond
+
+// start decides whether a held batch starts.
+func (p *Triton) start(v *View) Decision {
+	h := v.Held
+	if h.Ahead { // only if it can neither grow nor be merged any more
+		final := !h.Open && (p.Delay == 0 || h.Sealed || h.Rows >= p.MaxRows)
+		return Decision{Start: final && h.LastRun > 0 && h.LastRun <= longestAhead}
+	}
+	// A batch that is as large as it should be takes no more: the others wait in
+	// the queue, where their queue policies hold.
+	closes := v.KeepQueued && p.prefers(h.Rows)
+	if !p.NoGather {
+		if d := p.gather(v); !d.Start {
+			d.Close = closes
+			return d
+		}
+	}
+	if p.Delay == 0 || p.MaxRows == 1 || h.Sealed || v.Formed == 0 {
+		return Decision{Start: true, Close: closes}
+	}
+	if v.Behind == nil {
+		return Decision{Look: true, Close: closes}
+	}
+	return Decision{Start: true, Close: closes, Take: p.merge(v)}
+}
+
+// gather lets goroutines that are about to bring requests run before the batch
+// starts: one that starts at once is a small one. It expects as many requests as
+// have been in flight at once of late, so a lone caller never waits, and goes on
+// for as long as more arrive, but no longer than a small part of the last run.
+func (p *Triton) gather(v *View) Decision {
+	h := v.Held
+	patience := 1
+	if v.Instances == 1 {
+		patience = gatherMisses
+	}
+	step := max(minPause, h.LastRun/gatherSteps)
+	switch {
+	case !h.Open, h.Rows >= p.largest(), h.Requests >= v.Peak:
+		return Decision{Start: true}
+	case h.LastRun < shortRun:
+		return Decision{Start: h.Looks > 0, Wait: Yield}
+	case h.Looks == 0:
+		return Decision{} // one look at the sockets
+	case h.Idle >= patience, v.Now.Sub(h.Since)+step > h.LastRun/gatherPart:
+		return Decision{Start: true}
+	}
+	return Decision{Wait: step}
+}
+
+// merge returns how many of the batches behind the held one have waited out the
+// delay and fit into it.
+func (p *Triton) merge(v *View) int {
+	rows := v.Held.Rows
+	for i := range v.Behind {
+		next := &v.Behind[i]
+		rows += next.Rows
+		if next.Differs || rows > p.MaxRows || v.Now.Sub(next.Queued) < p.Delay {
+			return i
+		}
+	}
+	return len(v.Behind)
+}

@@ -1,0 +1,223 @@
+package sched
+
+import (
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"shoal/internal/backend"
+	"shoal/internal/infer"
+	"shoal/internal/status"
+)
+
+// A pool has the instances of a model: which of them are idle, which run a batch
+// and which cannot run now. It executes and records batches, and knows when the
+// last request has its answer. Every scheduler is built on one.
+type pool struct {
+	record    Recorder
+	changed   func(now time.Time)    // the scheduler looks at the instances again; called with the mutex held
+	newPauser func() (pauser, error) // nil when nobody waits with an instance
+	born      time.Time
+	drained   chan struct{} // closed when closing and nothing is in flight
+
+	mu       sync.Mutex // protects the fields below, and what the scheduler keeps
+	all      []*instance
+	idle     []*instance // those without a batch that can run
+	inFlight int         // requests that have no answer yet
+	closing  bool
+	ended    bool // drained is closed
+}
+
+// An instance is a backend's instance as the schedulers see it.
+type instance struct {
+	backend backend.Instance
+	ticket  *Ticket // nil when nothing limits it
+	pauser  pauser
+	turns   *turns        // nil when the backend takes one batch at a time
+	batch   infer.Batch   // for a scheduler that has no batches of its own
+	gone    chan struct{} // closed when it was removed and has no batch
+
+	// Under the pool's mutex.
+	most        int           // how many batches it may have, if it is the only one
+	batches     int           // how many it has
+	lastRun     time.Duration // how long its last batch took
+	unavailable bool          // the backend cannot run now
+	removed     bool
+}
+
+func newPool(record Recorder) pool {
+	return pool{record: record, born: time.Now(), drained: make(chan struct{})}
+}
+
+// now returns the time, from one reading of the clock: time.Now makes two.
+func (p *pool) now() time.Time { return p.born.Add(time.Since(p.born)) }
+
+// Add implements Scheduler.
+func (p *pool) Add(instances ...backend.Instance) error {
+	for _, in := range instances {
+		i := &instance{backend: in, ticket: ticketOf(in), most: 1, gone: make(chan struct{})}
+		if p.newPauser != nil {
+			var err error
+			if i.pauser, err = p.newPauser(); err != nil {
+				return err
+			}
+			if a, ok := in.(backend.Ahead); ok {
+				i.turns, i.most = newTurns(p.record), 1+a.Ahead()
+			}
+		}
+		watch(in, func(available bool) { p.setAvailable(i, available) })
+		p.mu.Lock()
+		p.all = append(p.all, i)
+		p.markIdle(i)
+		p.changed(p.now())
+		p.mu.Unlock()
+	}
+	return nil
+}
+
+// Remove implements Scheduler.
+func (p *pool) Remove(in backend.Instance) {
+	p.mu.Lock()
+	at := slices.IndexFunc(p.all, func(i *instance) bool { return i.backend == in })
+	if at < 0 {
+		p.mu.Unlock()
+		return
+	}
+	i := p.all[at]
+	p.all = slices.Delete(p.all, at, at+1)
+	i.removed = true
+	p.unlist(i)
+	if i.batches == 0 {
+		close(i.gone)
+	}
+	p.changed(p.now())
+	p.mu.Unlock()
+	<-i.gone
+	i.close()
+}
+
+func (i *instance) close() {
+	if i.pauser != nil {
+		i.pauser.close()
+	}
+}
+
+// markIdle notes that an instance has no batch. It is idle unless it cannot run.
+func (p *pool) markIdle(i *instance) {
+	switch {
+	case i.removed:
+		close(i.gone)
+	case !i.unavailable:
+		p.idle = append(p.idle, i)
+	}
+}
+
+// unlist takes an instance out of those that are idle.
+func (p *pool) unlist(i *instance) {
+	if at := slices.Index(p.idle, i); at >= 0 {
+		p.idle = slices.Delete(p.idle, at, at+1)
+	}
+}
+
+// take returns the idle instance that is to run next and asks for its resources:
+// the last that became idle, whose memory is still warm, or, when they are
+// limited, the one whose turn it is. There must be one.
+func (p *pool) take() *instance {
+	next := len(p.idle) - 1
+	if p.idle[next].ticket != nil {
+		for at, i := range p.idle {
+			if i.ticket.score() < p.idle[next].ticket.score() {
+				next = at
+			}
+		}
+	}
+	i := p.idle[next]
+	p.idle = slices.Delete(p.idle, next, next+1)
+	i.batches++
+	i.ticket.Ask()
+	return i
+}
+
+// spare returns an instance that runs a batch and can get another ready, nil
+// when there is none. With several instances the others run meanwhile.
+func (p *pool) spare() *instance {
+	if len(p.all) != 1 {
+		return nil
+	}
+	i := p.all[0]
+	if i.unavailable || i.batches == 0 || i.batches >= i.most {
+		return nil
+	}
+	return i
+}
+
+// run executes and records a batch that has begun on an instance.
+func (p *pool) run(i *instance, b *infer.Batch) error {
+	err := execute(i.backend, b)
+	if i.turns != nil {
+		b.Turn.Await() // in case the backend did not come that far
+	}
+	b.Times.End = time.Now()
+	if i.turns != nil {
+		i.turns.end(b.Times.End)
+	}
+	p.record.Executed(b, err)
+	return err
+}
+
+// execute calls the backend and turns a panic of ours into an error, so that the
+// instance is not lost to the scheduler.
+func execute(in backend.Instance, b *infer.Batch) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = status.Wrap(status.Internal, fmt.Errorf("panic: %v\n%s", p, debug.Stack()), "the model's execution broke; the server's log has the details")
+		}
+	}()
+	return in.Run(b)
+}
+
+// free notes that an instance has one batch less and has it given the next. The
+// next one asks for the resources before the last one gives them back.
+func (p *pool) free(i *instance, now time.Time) {
+	if i.batches--; i.batches == 0 {
+		p.markIdle(i)
+	}
+	p.changed(now)
+}
+
+// enter counts n requests that came in.
+func (p *pool) enter(n int) { p.inFlight += n }
+
+// leave counts n requests that have their answer.
+func (p *pool) leave(n int) {
+	p.inFlight -= n
+	if p.closing && p.inFlight == 0 && !p.ended {
+		p.ended = true
+		close(p.drained)
+	}
+}
+
+// Drain implements Scheduler.
+func (p *pool) Drain() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closing {
+		return
+	}
+	p.closing = true
+	p.changed(p.now())
+	p.leave(0)
+}
+
+// Close implements Scheduler.
+func (p *pool) Close() {
+	p.Drain()
+	<-p.drained
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, i := range p.all {
+		i.close()
+	}
+}

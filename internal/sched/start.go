@@ -1,0 +1,124 @@
+package sched
+
+import (
+	"slices"
+	"time"
+
+	"shoal/internal/infer"
+)
+
+// tryStart starts a batch that an instance holds if the policy says so.
+func (f *former) tryStart(bt *batch, now time.Time) {
+	if f.inbox.filled() {
+		f.advance(now)
+	}
+	if bt.recheckRows > 0 {
+		f.stopWaking(bt)
+	}
+	h := &bt.held
+	if h.Looks == 0 {
+		h.Since = now
+	}
+	d := Decision{Start: true}
+	if !bt.starts {
+		d = f.ask(bt, now)
+	}
+	h.Looks++
+	bt.wait = d.Wait
+	if d.Start {
+		f.start(bt, d, now)
+		return
+	}
+	if d.Wait > 0 {
+		h.Idle++ // unless a request joins
+	}
+	if d.More > 0 && f.open == bt {
+		bt.recheckRows = bt.rows + d.More
+		f.waking++
+		f.advance(now) // no request may enter unseen now
+	}
+}
+
+// stopWaking forgets that a batch's leader is to be woken.
+func (f *former) stopWaking(bt *batch) {
+	bt.recheckRows = 0
+	f.waking--
+}
+
+// ask asks the policy whether a batch that an instance holds starts.
+func (f *former) ask(bt *batch, now time.Time) Decision {
+	h := &bt.held
+	if len(bt.entries) > h.Requests {
+		h.Idle = 0
+	}
+	h.Rows, h.Requests, h.Open, h.Sealed, h.LastRun = bt.rows, len(bt.entries), f.open == bt, bt.sealed, bt.instance.lastRun
+	v := f.view(now)
+	v.Held = h
+	d := f.policy.Decide(v)
+	if d.Look {
+		v.Behind = f.behind(bt)
+		d = f.policy.Decide(v)
+		v.Behind = nil
+	}
+	return d
+}
+
+// goesAhead asks the policy whether an instance that runs a batch is given
+// another.
+func (f *former) goesAhead(bt *batch, i *instance, now time.Time) bool {
+	v := f.view(now)
+	bt.held = Held{Rows: bt.rows, Requests: len(bt.entries), Open: f.open == bt, Sealed: bt.sealed, Ahead: true, LastRun: i.lastRun}
+	v.Held = &bt.held
+	start := f.policy.Decide(v).Start
+	bt.held = Held{}
+	return start
+}
+
+// behind lists the batches that wait for an instance, as candidates to be merged
+// with bt.
+func (f *former) behind(bt *batch) []Candidate {
+	f.candidates = f.candidates[:0]
+	for _, next := range f.ready {
+		differs := next.sealed || f.match.differs(bt.first(), next.first())
+		f.candidates = append(f.candidates, Candidate{Rows: next.rows, Queued: next.first().Queued, Differs: differs})
+	}
+	return f.candidates
+}
+
+// start closes a batch, which begins to run.
+func (f *former) start(bt *batch, d Decision, now time.Time) {
+	if f.open == bt {
+		f.open = nil
+	}
+	for range d.Take {
+		next := f.ready[0]
+		for _, e := range next.entries {
+			bt.add(e)
+		}
+		f.drop(next)
+	}
+	if d.Take > 0 {
+		f.advance(now) // there is room for others
+	}
+	f.given = without(f.given, bt)
+	bt.started, bt.run.Times = true, infer.Times{Start: now}
+	f.peak -= (f.peak - f.inFlight + 3) / 4 // forget slowly those who stay away
+	if f.learns {
+		f.running = append(f.running, Running{Rows: bt.rows, Start: now, End: now.Add(bt.instance.lastRun), at: bt.instance})
+		bt.busy = len(f.running)
+	}
+}
+
+// finish frees the instance of a batch that has run and starts what is due next.
+func (f *former) finish(bt *batch, failed bool) {
+	i, t := bt.instance, &bt.run.Times
+	i.lastRun = t.End.Sub(t.Start)
+	if f.learns {
+		at := slices.IndexFunc(f.running, func(r Running) bool { return r.at == i })
+		f.running = slices.Delete(f.running, at, at+1)
+		f.policy.Observe(Run{Rows: bt.rows, Requests: len(bt.entries), Busy: bt.busy, Start: t.Start, End: t.End, Failed: failed})
+	}
+	f.free(i, t.End)
+	i.ticket.Release()
+	bt.done = true
+}
