@@ -23,6 +23,7 @@ var floors = [][]string{
 	{"internal/infer", "internal/model", "internal/worker"},
 	{"internal/backend"},
 	{"internal/arrivals", "internal/sched", "internal/backend/backendtest"},
+	{"internal/sim"},
 	{"internal/backend/onnx/ort"},
 	{"internal/backend/onnx/library"},
 	{"internal/backend/onnx/onnxtest"},

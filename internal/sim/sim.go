@@ -1,0 +1,169 @@
+// Package sim runs a batching policy in virtual time: the code that decides in a
+// server decides here, without goroutines and as fast as the processor goes. The
+// same setup gives the same result.
+package sim
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"shoal/internal/infer"
+	"shoal/internal/model"
+	"shoal/internal/sched"
+)
+
+// A Setup says what is simulated.
+type Setup struct {
+	Policy    sched.Policy
+	MaxRows   int
+	Instances int
+	// Cost is how long a batch of so many rows takes while so many batches run,
+	// itself included.
+	Cost func(rows, busy int) time.Duration
+	// Spread is the relative standard deviation of that.
+	Spread float64
+	Load   Load
+	// Requests is how many are answered and counted, after Warmup others.
+	Requests, Warmup int
+	Seed             uint64
+}
+
+// A Result is what came of a simulation.
+type Result struct {
+	Batches    int
+	MeanBatch  float64 // rows
+	Throughput float64 // requests answered in a second
+	Mean       time.Duration
+	P50, P99   time.Duration
+	// Digest is a hash of all batches: when each started, with which requests.
+	Digest uint64
+}
+
+// origin is when virtual time begins.
+var origin = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// A run is a simulation under way.
+type run struct {
+	Setup
+	source    source
+	rng       *rand.Rand
+	batcher   *sched.Virtual
+	now       time.Duration
+	events    events
+	requests  []*infer.Request // by their place here, which Version says
+	callers   []int            // who sent them, -1 for nobody
+	numbers   []uint64         // how many were sent before
+	unused    []int
+	sent      uint64
+	answered  int
+	busy      int
+	rows      int
+	from      time.Duration // when counting began
+	latencies []time.Duration
+	result    Result
+}
+
+// Run simulates until enough requests are answered.
+func Run(s Setup) Result {
+	r := &run{Setup: s, rng: rand.New(rand.NewPCG(s.Seed, 1)), latencies: make([]time.Duration, 0, s.Requests)}
+	cfg := sched.BatcherConfig{
+		Policy: s.Policy, Levels: []sched.QueuePolicy{{}},
+		Signature: &model.Signature{Name: "simulated", MaxBatch: s.MaxRows},
+	}
+	r.batcher = sched.NewVirtual(cfg, s.Instances, r.start, nil)
+	r.begin()
+	for r.answered < s.Warmup+s.Requests {
+		r.step()
+	}
+	return r.summary()
+}
+
+// step does what happens next.
+func (r *run) step() {
+	if next := r.batcher.Next(); !next.IsZero() && (len(r.events.list) == 0 || next.Sub(origin) < r.events.list[0].at) {
+		r.now = next.Sub(origin)
+		r.batcher.Advance(next)
+		return
+	}
+	e := r.events.pop()
+	r.now = e.at
+	switch {
+	case e.batch != nil:
+		r.end(e.batch)
+	case e.caller >= 0:
+		r.send(e.caller)
+	default:
+		r.arrive()
+	}
+}
+
+// send has a caller send a request.
+func (r *run) send(caller int) {
+	var at int
+	if n := len(r.unused); n > 0 {
+		at, r.unused = r.unused[n-1], r.unused[:n-1]
+	} else {
+		at = len(r.requests)
+		r.requests = append(r.requests, &infer.Request{Rows: 1, Version: int64(at)})
+		r.callers, r.numbers = append(r.callers, 0), append(r.numbers, 0)
+	}
+	r.sent++
+	r.callers[at], r.numbers[at] = caller, r.sent
+	_ = r.batcher.Submit(r.requests[at], origin.Add(r.now)) // a queue without bounds refuses nothing
+}
+
+// start is told of a batch that starts.
+func (r *run) start(e *sched.Execution) {
+	r.busy++
+	took := r.Cost(e.Rows, r.busy)
+	if r.Spread > 0 {
+		took = time.Duration(float64(took) * math.Exp(r.Spread*r.rng.NormFloat64()))
+	}
+	r.events.push(event{at: r.now + max(took, 1), caller: -1, batch: e})
+	r.digest(uint64(r.now))
+	for _, q := range e.Requests {
+		r.digest(r.numbers[q.Version])
+	}
+	if r.answered >= r.Warmup {
+		r.result.Batches++
+		r.rows += e.Rows
+	}
+}
+
+// digest adds a number to what the batches are told apart by.
+func (r *run) digest(n uint64) { r.result.Digest = (r.result.Digest ^ n) * 1099511628211 }
+
+// end answers the requests of a batch that has run.
+func (r *run) end(e *sched.Execution) {
+	r.busy--
+	for _, q := range e.Requests {
+		if r.answered == r.Warmup {
+			r.from = r.now
+		}
+		if r.answered >= r.Warmup && len(r.latencies) < r.Requests {
+			r.latencies = append(r.latencies, r.now-q.Queued.Sub(origin))
+		}
+		r.answered++
+		if caller := r.callers[q.Version]; caller >= 0 {
+			r.events.push(event{at: r.now + r.Load.turnaround(r.rng), caller: caller})
+		}
+		r.unused = append(r.unused, int(q.Version))
+	}
+	r.batcher.End(e, origin.Add(r.now))
+}
+
+func (r *run) summary() Result {
+	res := r.result
+	var sum time.Duration
+	for _, l := range r.latencies {
+		sum += l
+	}
+	n := len(r.latencies)
+	slices.Sort(r.latencies)
+	res.Mean, res.P50, res.P99 = sum/time.Duration(n), r.latencies[n/2], r.latencies[n*99/100]
+	res.MeanBatch = float64(r.rows) / float64(max(1, res.Batches))
+	res.Throughput = float64(r.answered-r.Warmup) / (r.now - r.from).Seconds()
+	return res
+}
