@@ -74,7 +74,7 @@ func (r results) tables() string {
 		return []string{name, fmt.Sprintf("%.1f", mb(s.RSS)), fmt.Sprint(s.Goroutines), fmt.Sprint(s.Files), fmt.Sprint(s.Threads)}
 	}
 	b.WriteString(report.Table([][]string{
-		{"", "RSS MB", "goroutines", "files", "threads"}, state("start", u.Start), {"peak", fmt.Sprintf("%.1f", mb(u.Peak)), "", "", ""}, state("end", u.End),
+		{"", "RSS MB", "goroutines", "files", "threads"}, state("fresh", u.Fresh), state("start", u.Start), {"peak", fmt.Sprintf("%.1f", mb(u.Peak)), "", "", ""}, state("end", u.End),
 	}))
 	return b.String()
 }

@@ -47,7 +47,8 @@ type union struct {
 	Made    int64              `json:"connections_made"`
 	Closed  int64              `json:"connections_closed"`
 	Bytes   int64              `json:"bytes"`
-	Start   watch.State        `json:"start"` // after the warm-up
+	Fresh   watch.State        `json:"fresh"` // before any attack
+	Start   watch.State        `json:"start"` // after the warm-up, in which all classes attack for a while
 	Peak    int64              `json:"rss_peak"`
 	End     watch.State        `json:"end"` // when all has settled
 	Good    map[string]latency `json:"good"`
@@ -67,7 +68,7 @@ func together(ctx context.Context, o options, region string) (*union, error) {
 	if err != nil {
 		return nil, err
 	}
-	u := &union{Server: command.String(), Good: make(map[string]latency)}
+	u := &union{Server: command.String()}
 	return u, errors.Join(u.run(ctx, o, server, profiles, region), server.Close())
 }
 
@@ -93,16 +94,31 @@ func (o options) serve() (command peer.Command, profiles string, err error) {
 	}, profiles, nil
 }
 
-// run has good clients alone for a tenth of the time, then all classes beside
-// them, and looks at the memory when that has settled.
+// run has good clients alone for a while, then all classes beside them, and
+// looks at the memory when that has settled. A short attack comes first: what Go's
+// runtime sets up for its first peak it keeps, and that is no leak.
 func (u *union) run(ctx context.Context, o options, server *peer.Server, profiles, region string) (err error) {
-	if err := u.good(ctx, server, min(o.together/10, 30*time.Second), "before"); err != nil {
+	target := attack.Target{HTTP: server.HTTP, GRPC: server.GRPC, Region: region}
+	warmUp := min(o.together/10, 20*time.Second)
+	if err := u.good(ctx, server, warmUp, "before"); err != nil {
+		return err
+	}
+	if u.Fresh, err = watch.Read(server, profiles); err != nil {
+		return err
+	}
+	stop := new(union).attack(ctx, o, target)
+	err = new(union).good(ctx, server, warmUp, "warm-up")
+	stop()
+	if err != nil {
+		return err
+	}
+	if err := u.good(ctx, server, o.settle/2, "before"); err != nil {
 		return err
 	}
 	if u.Start, err = watch.Read(server, profiles); err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "together: starts with %+v\n", u.Start)
+	fmt.Fprintf(os.Stderr, "together: fresh %+v, starts with %+v\n", u.Fresh, u.Start)
 	if err := watch.ResetPeak(server); err != nil {
 		return err
 	}
@@ -110,7 +126,7 @@ func (u *union) run(ctx context.Context, o options, server *peer.Server, profile
 	if err != nil {
 		return err
 	}
-	stop := u.attack(ctx, o, attack.Target{HTTP: server.HTTP, GRPC: server.GRPC, Region: region})
+	stop = u.attack(ctx, o, target)
 	err = u.good(ctx, server, o.together, "during")
 	stop()
 	if err != nil {
@@ -193,6 +209,9 @@ func (u *union) good(ctx context.Context, server *peer.Server, d time.Duration, 
 	wg.Wait()
 	for name, good := range map[string]*attack.Good{"64 B": &small, "602 KB": &large} {
 		l, failed, err := latencyOf(good)
+		if u.Good == nil {
+			u.Good = make(map[string]latency)
+		}
 		u.Good[phase+", "+name] = l
 		u.Failed += failed
 		if err != nil {
