@@ -41,7 +41,7 @@ var (
 	calm    = ask.ONNX("calm", 16, "dynamic_batching { }\n")
 	batched = ask.ONNX("batched", 16, "dynamic_batching { max_queue_delay_microseconds: 500 }\n"+ask.Instances(2))
 	big     = ask.ONNX("big", 150_528, "")
-	python  = ask.Python("python", 16, "dynamic_batching { }\n"+ask.Instances(2)+ask.Sleep(5))
+	python  = ask.Python("python", 16, "dynamic_batching { }\n"+ask.Instances(2)+ask.Sleep(20))
 	counts  = ask.Countdown("countdown", ask.Instances(2))
 	all     = []ask.Model{calm, batched, big, python, counts}
 )
