@@ -27,7 +27,7 @@ var floors = [][]string{
 	{"internal/backend/onnx/ort"},
 	{"internal/backend/onnx/library"},
 	{"internal/backend/onnx/onnxtest"},
-	{"internal/backend/identity", "internal/backend/repeat", "internal/backend/square", "internal/backend/onnx", "internal/backend/python", "internal/repository"},
+	{"internal/backend/example/identity", "internal/backend/example/repeat", "internal/backend/example/square", "internal/backend/onnx", "internal/backend/python", "internal/repository"},
 	{"internal/engine"},
 	{"internal/protocol/kservegrpc/inferencepb", "internal/protocol/grpcserver"},
 	{"internal/protocol/kservehttp", "internal/protocol/kservegrpc", "internal/metrics", "internal/demo", "internal/load", "internal/top", "internal/perf/chart"},

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"shoal/internal/backend"
-	"shoal/internal/backend/identity"
+	"shoal/internal/backend/example/identity"
 	"shoal/internal/infer"
 	"shoal/internal/race"
 	"shoal/internal/sched"

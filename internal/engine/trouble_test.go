@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"shoal/internal/backend"
-	"shoal/internal/backend/identity"
+	"shoal/internal/backend/example/identity"
 	"shoal/internal/infer"
 	"shoal/internal/model"
 	"shoal/internal/model/modelpb"

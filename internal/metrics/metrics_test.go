@@ -20,7 +20,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 
 	"shoal/internal/backend"
-	"shoal/internal/backend/identity"
+	"shoal/internal/backend/example/identity"
 	"shoal/internal/engine"
 	counted "shoal/internal/histogram"
 	"shoal/internal/infer"

@@ -16,8 +16,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"shoal/internal/backend"
-	"shoal/internal/backend/identity"
-	"shoal/internal/backend/square"
+	"shoal/internal/backend/example/identity"
+	"shoal/internal/backend/example/square"
 	"shoal/internal/engine"
 	"shoal/internal/infer"
 	"shoal/internal/inflight"

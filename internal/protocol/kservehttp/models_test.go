@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"shoal/internal/backend"
-	"shoal/internal/backend/identity"
+	"shoal/internal/backend/example/identity"
 	"shoal/internal/engine"
 	"shoal/internal/infer"
 	"shoal/internal/model"

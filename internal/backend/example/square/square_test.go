@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"shoal/internal/backend"
-	"shoal/internal/backend/square"
+	"shoal/internal/backend/example/square"
 	"shoal/internal/infer"
 	"shoal/internal/model"
 	"shoal/internal/model/modelpb"

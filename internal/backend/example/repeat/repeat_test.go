@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"shoal/internal/backend"
-	"shoal/internal/backend/repeat"
+	"shoal/internal/backend/example/repeat"
 	"shoal/internal/infer"
 	"shoal/internal/model"
 	"shoal/internal/model/modelpb"
