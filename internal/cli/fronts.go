@@ -127,7 +127,8 @@ func (f *serveFlags) startHTTP(l *life, e *engine.Engine, ln net.Listener) (fron
 // options returns what the flags ask for, with their faults all at once.
 func (g *grpcFlags) options() (kservegrpc.Options, error) {
 	opt := kservegrpc.Options{
-		MaxMessage: g.maxMessage,
+		MaxMessage: g.maxMessage, MaxStreams: uint32(g.maxStreams),
+		ConnectionTimeout: seconds(g.headerTimeout), HeaderTimeout: seconds(g.headerTimeout), MessageTimeout: seconds(g.messageTimeout),
 		Keepalive: kservegrpc.Keepalive{
 			Time: millis(g.keepalive), Timeout: millis(g.keepaliveWait), PermitWithoutCalls: g.permitNoCalls,
 			MinPingInterval: millis(g.minPing), MaxAge: millis(g.maxAge), MaxAgeGrace: millis(g.maxAgeGrace),

@@ -80,27 +80,30 @@ type httpFlags struct {
 }
 
 type grpcFlags struct {
-	allow         bool
-	address       string
-	port          int
-	reuse         bool
-	maxMessage    int
-	compression   string
-	ssl           bool
-	sslMutual     bool
-	cert          string
-	key           string
-	root          string
-	keepalive     int
-	keepaliveWait int
-	permitNoCalls bool
-	maxPings      int
-	minPing       int
-	maxStrikes    int
-	maxAge        int
-	maxAgeGrace   int
-	forward       string
-	restricted    []string
+	allow          bool
+	address        string
+	port           int
+	reuse          bool
+	maxMessage     int
+	maxStreams     int
+	headerTimeout  int
+	messageTimeout int
+	compression    string
+	ssl            bool
+	sslMutual      bool
+	cert           string
+	key            string
+	root           string
+	keepalive      int
+	keepaliveWait  int
+	permitNoCalls  bool
+	maxPings       int
+	minPing        int
+	maxStrikes     int
+	maxAge         int
+	maxAgeGrace    int
+	forward        string
+	restricted     []string
 }
 
 type metricsFlags struct {
@@ -176,6 +179,9 @@ func (f *grpcFlags) add(g *flagGroup) {
 	g.number(&f.port, "grpc-port", 8001, "0 lets the system choose; the log tells")
 	g.truth(&f.reuse, "reuse-grpc-port", false, "let several servers share the port")
 	g.number(&f.maxMessage, "grpc-max-message-size", 1<<31-1, "largest message in either direction, in `bytes`")
+	g.number(&f.maxStreams, "grpc-max-concurrent-streams", 10000, "calls in flight on one connection; clients queue what is beyond")
+	g.number(&f.headerTimeout, "grpc-header-timeout-secs", 10, "how long a client may take to connect, and to send a call's headers")
+	g.number(&f.messageTimeout, "grpc-message-timeout-secs", 30, "how long a client may pause within a message, or not take its answer")
 	g.text(&f.compression, "grpc-infer-response-compression-level", "none", "compress answers: none, low, medium or high")
 	g.truth(&f.ssl, "grpc-use-ssl", false, "serve over TLS with the certificate below")
 	g.truth(&f.sslMutual, "grpc-use-ssl-mutual", false, "ask clients for a certificate too; turns TLS on")

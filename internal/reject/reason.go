@@ -36,7 +36,7 @@ const (
 	Restricted             // an API that needs a header which is missing or wrong
 	Unauthenticated        // a TLS handshake that failed
 	Overloaded             // the server is at a limit: connections, memory for requests
-	Timeout                // the client sent too slowly
+	Timeout                // the client sent, or took its answer, too slowly
 	ReasonCount
 )
 

@@ -48,13 +48,16 @@ type call struct {
 	outWindow    int64 // what the client lets us send, less its setting for all streams
 	turnLeft     int64 // what it may send before others have their turn
 	links        [listKinds]link
-	charged      int64 // what it holds of the budget besides its messages
-	delivering   bool  // the reader is adding to its messages
-	handedOver   bool  // a handler has its message
-	running      bool  // a worker has it
-	cutOff       bool  // and it is no longer one of the connection's
-	sending      bool  // a part of a message is out
-	remoteClosed bool  // the client has sent all
+	sent         int64      // bytes of messages that were put out
+	arrived      int64      // bytes that the client has begun to send
+	paces        *callPaces // made when it was seen to wait
+	charged      int64      // what it holds of the budget besides its messages
+	delivering   bool       // the reader is adding to its messages
+	handedOver   bool       // a handler has its message
+	running      bool       // a worker has it
+	cutOff       bool       // and it is no longer one of the connection's
+	sending      bool       // a part of a message is out
+	remoteClosed bool       // the client has sent all
 	headerSent   bool
 	header       metadata.MD
 	trailer      metadata.MD

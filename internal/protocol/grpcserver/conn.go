@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -44,6 +45,9 @@ type conn struct {
 	pings   pings
 	meter   meter
 
+	watch   watch        // belongs to the goroutine that looks at all connections
+	written atomic.Int64 // bytes that the socket has taken
+
 	mu        sync.Mutex // protects the fields below
 	inWindow  int64      // what the client may still send
 	unacked   int64      // what has arrived and was not yet granted again
@@ -60,6 +64,8 @@ type conn struct {
 	answered  bool       // something was sent since the last ping
 	waiting   callList   // calls that wait for the connection's window or for room
 	starved   callList   // calls that wait for the window of their stream
+	receiving callList   // calls whose message is awaited
+	sent      int64      // bytes of messages that were put out
 	turn      *call      // the one of waiting that may send
 	widest    int64      // the most that a stream's outWindow was since there were none
 	business  int        // what the calls were worth, in points of the meter
@@ -100,6 +106,7 @@ func newConn(s *Server, nc net.Conn) *conn {
 		server:    s,
 		nc:        nc,
 		meter:     meter{last: time.Now()},
+		receiving: callList{kind: listReceive},
 		inWindow:  connWindow,
 		streams:   make(map[uint32]*call),
 		outWindow: defaultWindow,
@@ -260,6 +267,7 @@ func (c *conn) removeLocked(s *call) bool {
 	s.ended.Store(true)
 	delete(c.streams, s.id)
 	s.unlist(listSend)
+	s.unlist(listReceive)
 	s.wakeLocked()
 	c.passLocked(s)
 	if !s.remoteClosed {

@@ -76,6 +76,7 @@ func (c *conn) arrived(s *call, h frameHeader, padding int64) (bool, error) {
 		return false, nil
 	}
 	s.inWindow -= n
+	s.arrived += n
 	s.unacked += padding
 	closed, over := s.remoteClosed, s.inWindow < 0
 	s.delivering = !closed && !over
@@ -112,6 +113,7 @@ func (c *conn) deliver(s *call, n int) error {
 	}
 	if err == nil {
 		s.need = int64(s.assembly.left)
+		c.followLocked(s)
 		if c.grantLocked(s) {
 			c.kickLocked()
 		}

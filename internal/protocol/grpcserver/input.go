@@ -14,8 +14,44 @@ type input struct {
 	conn net.Conn
 	buf  []byte
 	r, w int // what is in buf and not taken
-	// last is when something was last read, for keepalive.
-	last atomic.Int64
+	// last is when something was last read, for keepalive, and total how much
+	// was.
+	last, total atomic.Int64
+
+	// What the goroutine that reads waits for: a number of frames, and in the
+	// lower bits one of the constants below.
+	waiting atomic.Uint64
+	kind    uint64 // what is being read
+	begun   uint64 // counts headers and other frames
+}
+
+// What is being read.
+const (
+	readerBusy    = iota // nothing, the reader does not wait
+	readerIdle           // a new frame
+	readerHeader         // the rest of a header, or of a frame's own
+	readerPayload        // the rest of another frame
+	readerMask    = 3
+)
+
+// begin says that a frame begins which is no part of a header.
+func (in *input) begin() {
+	in.kind = readerIdle
+	in.begun++
+}
+
+// read is conn.Read, with what is waited for known to others.
+func (in *input) read(b []byte) (int, error) {
+	kind := in.kind
+	if kind == readerIdle && in.w > in.r {
+		kind = readerHeader
+	}
+	in.waiting.Store(in.begun<<2 | kind)
+	n, err := in.conn.Read(b)
+	in.waiting.Store(readerBusy)
+	in.total.Add(int64(n))
+	in.last.Store(time.Now().UnixNano())
+	return n, err
 }
 
 // inputSize holds several frames of the usual 16 KB, so that a large message
@@ -41,12 +77,11 @@ func (in *input) peek(n int) ([]byte, error) {
 			in.w = copy(in.buf, in.buf[in.r:in.w])
 			in.r = 0
 		}
-		m, err := in.conn.Read(in.buf[in.w:])
+		m, err := in.read(in.buf[in.w:])
 		if m == 0 && err != nil {
 			return nil, err
 		}
 		in.w += m
-		in.last.Store(time.Now().UnixNano())
 	}
 	return in.buf[in.r : in.r+n], nil
 }
@@ -69,10 +104,9 @@ func (in *input) fill(dst []byte) error {
 	in.r += n
 	for dst = dst[n:]; len(dst) >= directSize; dst = dst[n:] {
 		var err error
-		if n, err = in.conn.Read(dst); n == 0 && err != nil {
+		if n, err = in.read(dst); n == 0 && err != nil {
 			return err
 		}
-		in.last.Store(time.Now().UnixNano())
 	}
 	for len(dst) > 0 {
 		if _, err := in.peek(1); err != nil {

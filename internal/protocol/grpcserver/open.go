@@ -188,6 +188,9 @@ func (c *conn) open(id uint32, r *request, endStream bool) (_ *call, _ *refusal,
 		c.widest = 0
 	}
 	c.streams[id] = s
+	if m := r.method; m != nil && !m.clientStreams && !endStream {
+		c.receiving.push(s)
+	}
 	if r.timed {
 		s.limit(r.timeout)
 	}
@@ -234,6 +237,7 @@ func (c *conn) run(s *call) {
 	c.mu.Lock()
 	gone := s.ended.Load()
 	s.running, s.handedOver = !gone, !gone
+	s.unlist(listReceive)
 	c.mu.Unlock()
 	if gone {
 		return
@@ -246,6 +250,7 @@ func (c *conn) run(s *call) {
 func (c *conn) remoteEnd(s *call) {
 	c.mu.Lock()
 	s.remoteClosed = true
+	s.unlist(listReceive)
 	c.mu.Unlock()
 	c.ended(s)
 }
@@ -278,24 +283,5 @@ func (c *call) expire() {
 	if c.Err() != context.DeadlineExceeded {
 		return
 	}
-	n := c.conn
-	n.mu.Lock()
-	if c.ended.Load() {
-		n.mu.Unlock()
-		return
-	}
-	if c.sending {
-		n.out.settle(appendNumber(n.out.buf, http2.FrameRSTStream, c.id, uint32(http2.ErrCodeCancel)))
-		n.removeLocked(c)
-	} else {
-		running := c.running
-		n.finishLocked(c, status.Convert(errDeadline))
-		if running { // it runs on without a stream
-			c.running, c.cutOff = true, true
-			n.cutOff++
-		}
-	}
-	n.kickLocked()
-	n.mu.Unlock()
-	c.cut()
+	c.endWith(status.Convert(errDeadline))
 }

@@ -2,6 +2,7 @@ package grpcserver
 
 import (
 	"net"
+	"sync/atomic"
 
 	"google.golang.org/grpc/mem"
 )
@@ -50,10 +51,15 @@ func (o *output) payload(data []byte, owner mem.Buffer) {
 	o.inserts = append(o.inserts, insert{len(o.buf), data, owner})
 }
 
-// write sends everything.
-func (o *output) write(conn net.Conn) error {
+// writeStep is how much is written before it is counted, so that a slow client
+// is told from one that does not read.
+const writeStep = 512 << 10
+
+// write sends everything and counts what the socket took.
+func (o *output) write(conn net.Conn, written *atomic.Int64) error {
 	if len(o.inserts) == 0 {
-		_, err := conn.Write(o.buf)
+		n, err := conn.Write(o.buf)
+		written.Add(int64(n))
 		return err
 	}
 	list := o.vector[:0]
@@ -63,14 +69,28 @@ func (o *output) write(conn net.Conn) error {
 			list = append(list, o.buf[from:at])
 			from = at
 		}
-		list = append(list, o.inserts[i].data)
+		data := o.inserts[i].data
+		for ; len(data) > writeStep; data = data[writeStep:] {
+			list = append(list, data[:writeStep])
+		}
+		list = append(list, data)
 	}
 	if from < len(o.buf) {
 		list = append(list, o.buf[from:])
 	}
-	o.vector, o.rest = list[:0], list
-	_, err := o.rest.WriteTo(conn)
-	return err
+	o.vector = list[:0]
+	for len(list) > 0 {
+		k, size := 0, 0
+		for ; k < len(list) && (k == 0 || size+len(list[k]) <= writeStep); k++ {
+			size += len(list[k])
+		}
+		o.rest, list = list[:k], list[k:]
+		n, err := o.rest.WriteTo(conn)
+		if written.Add(n); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // reset empties the output and lets go of what it held.

@@ -19,6 +19,9 @@ func (c *conn) read() error {
 
 // frame handles one frame.
 func (c *conn) frame() error {
+	if c.headers.stream == 0 {
+		c.in.begin()
+	}
 	b, err := c.in.take(frameHeaderLen)
 	if err != nil {
 		return err
@@ -32,6 +35,10 @@ func (c *conn) frame() error {
 	}
 	if err := c.charge(frameCost(h)); err != nil {
 		return err
+	}
+	c.in.kind = readerPayload
+	if h.kind == http2.FrameHeaders || h.kind == http2.FrameContinuation {
+		c.in.kind = readerHeader
 	}
 	switch h.kind {
 	case http2.FrameData:

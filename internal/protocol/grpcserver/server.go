@@ -60,6 +60,13 @@ type Options struct {
 	// ConnectionTimeout bounds the handshake of a new connection; the default
 	// is 20 s.
 	ConnectionTimeout time.Duration
+	// HeaderTimeout bounds how long a header may take from its first byte on;
+	// the default is 10 s.
+	HeaderTimeout time.Duration
+	// MessageTimeout bounds how long a client may pause within a message, or not
+	// take an answer that waits for it, also when it does so little by little;
+	// the default is 30 s.
+	MessageTimeout time.Duration
 	// Permit is asked about every call for a method that exists, when its header
 	// is there and before a message is read; what it returns is the answer. It
 	// must go by the header alone: calls with the same header are asked about
@@ -99,6 +106,8 @@ func (o Options) withDefaults() Options {
 		}
 	}
 	set(&o.ConnectionTimeout, 20*time.Second)
+	set(&o.HeaderTimeout, 10*time.Second)
+	set(&o.MessageTimeout, 30*time.Second)
 	set(&o.Keepalive.Time, 2*time.Hour)
 	set(&o.Keepalive.Timeout, 20*time.Second)
 	set(&o.Enforcement.MinTime, 5*time.Minute)
@@ -196,6 +205,11 @@ func (s *Server) Serve(l net.Listener) error {
 		return l.Close()
 	}
 	defer s.unlisten(l)
+	done := make(chan struct{})
+	var watching sync.WaitGroup
+	watching.Go(func() { s.watch(done) })
+	defer watching.Wait()
+	defer close(done)
 	var pause time.Duration
 	for {
 		nc, err := l.Accept()

@@ -81,6 +81,8 @@ func (c *conn) nextLocked() {
 func (c *conn) sentLocked(s *call, n int64) {
 	s.outWindow -= n
 	c.outWindow -= n
+	s.sent += n
+	c.sent += n
 	c.business += int(n) / businessBytes
 	if c.turn != s {
 		return

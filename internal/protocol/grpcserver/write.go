@@ -53,7 +53,7 @@ func (c *conn) writeLocked() {
 		c.out, c.spare = c.spare, c.out
 		c.control = 0
 		c.mu.Unlock()
-		err := c.spare.write(c.nc)
+		err := c.spare.write(c.nc, &c.written)
 		c.spare.reset()
 		if err != nil {
 			c.end()

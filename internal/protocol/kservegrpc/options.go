@@ -26,8 +26,8 @@ type Options struct {
 	// Memory lends memory for messages and bounds it; by default there is no
 	// bound.
 	Memory *inflight.Pool
-	// MaxStreams bounds the calls in flight on one connection; by default
-	// there is no bound.
+	// MaxStreams bounds the calls in flight on one connection; clients queue
+	// what is beyond. The default is 10000.
 	MaxStreams uint32
 	// StreamInFlight bounds the requests in flight on one ModelStreamInfer
 	// call; the next is not read before one is answered. The default is 1024:
@@ -39,6 +39,10 @@ type Options struct {
 	// ConnectionTimeout bounds the handshake of a new connection; the default
 	// is 20 s.
 	ConnectionTimeout time.Duration
+	// HeaderTimeout bounds how long the header of a call may take, and
+	// MessageTimeout how long a client may pause within a message or not take
+	// an answer; the defaults are 10 s and 30 s.
+	HeaderTimeout, MessageTimeout time.Duration
 
 	Keepalive Keepalive
 	TLS       TLS
@@ -159,6 +163,8 @@ func (o Options) withDefaults() Options {
 		}
 	}
 	set(&o.ConnectionTimeout, 20*time.Second)
+	set(&o.HeaderTimeout, 10*time.Second)
+	set(&o.MessageTimeout, 30*time.Second)
 	set(&o.Keepalive.Time, 2*time.Hour)
 	set(&o.Keepalive.Timeout, 20*time.Second)
 	set(&o.Keepalive.MinPingInterval, 5*time.Minute)
@@ -169,6 +175,9 @@ func (o Options) withDefaults() Options {
 	o.MaxRatio = cmp.Or(o.MaxRatio, 100)
 	if o.Memory == nil {
 		o.Memory = inflight.NewPool(nil)
+	}
+	if o.MaxStreams == 0 {
+		o.MaxStreams = 10_000
 	}
 	if o.StreamInFlight == 0 {
 		o.StreamInFlight = 1024

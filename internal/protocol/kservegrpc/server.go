@@ -114,6 +114,8 @@ func (s *Server) transport() (grpcserver.Options, error) {
 		MaxStreams:        o.MaxStreams,
 		Workers:           o.Workers,
 		ConnectionTimeout: o.ConnectionTimeout,
+		HeaderTimeout:     o.HeaderTimeout,
+		MessageTimeout:    o.MessageTimeout,
 		Permit:            s.permit,
 		Interceptor:       s.intercept,
 		Keepalive: keepalive.ServerParameters{
