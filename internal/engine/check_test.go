@@ -51,7 +51,7 @@ func TestInferTellsEveryFaultOfARequest(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			v, err := e.Version(tt.model, infer.LatestVersion)
+			v, err := e.find(tt.model, infer.LatestVersion)
 			if err != nil {
 				t.Fatal(err)
 			}

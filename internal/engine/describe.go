@@ -2,13 +2,14 @@ package engine
 
 import (
 	"shoal/internal/infer"
+	"shoal/internal/model/modelpb"
 	"shoal/internal/status"
 )
 
 // Metadata describes a model. With infer.LatestVersion it lists all versions
 // that are ready.
 func (e *Engine) Metadata(name string, version int64) (Metadata, error) {
-	v, err := e.Version(name, version)
+	v, err := e.find(name, version)
 	if err != nil {
 		return Metadata{}, err
 	}
@@ -24,6 +25,16 @@ func (e *Engine) Metadata(name string, version int64) (Metadata, error) {
 		md.Versions = (*e.models.Load())[name].readyVersions()
 	}
 	return md, nil
+}
+
+// Config returns the complete configuration of a version that is ready. It must
+// not be changed.
+func (e *Engine) Config(name string, version int64) (*modelpb.ModelConfig, error) {
+	v, err := e.find(name, version)
+	if err != nil {
+		return nil, err
+	}
+	return v.config, nil
 }
 
 // Index lists the models and versions that are known, by name and version.

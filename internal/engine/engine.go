@@ -149,22 +149,6 @@ func (e *Engine) put(m *entry) {
 	e.models.Store(&next)
 }
 
-// Version returns a version that is ready to be asked; infer.LatestVersion is
-// the highest such.
-func (e *Engine) Version(name string, version int64) (*Version, error) {
-	if !e.loaded.Load() {
-		return nil, errStarting
-	}
-	if e.stopping.Load() {
-		return nil, errExiting
-	}
-	m := (*e.models.Load())[name]
-	if m == nil {
-		return nil, status.Rejectf(reject.UnknownModel, status.NotFound, "Request for unknown model: '%s' is not found", name)
-	}
-	return m.version(version)
-}
-
 // Lookup says whether there is a model of that name, ready or not, and which of
 // its versions a request for version gets: NoVersion when that is not ready.
 func (e *Engine) Lookup(name string, version int64) (exists bool, number int64) {
@@ -211,7 +195,7 @@ func (e *Engine) Failed() error {
 // ModelReady reports whether that version, or any for infer.LatestVersion, is
 // ready and able to serve.
 func (e *Engine) ModelReady(name string, version int64) bool {
-	v, err := e.Version(name, version)
+	v, err := e.find(name, version)
 	return err == nil && v.trouble() == nil
 }
 
@@ -229,9 +213,9 @@ func (e *Engine) SharedMemory() *shm.Registry { return e.opt.SharedMemory }
 func (e *Engine) Trim() {
 	for _, m := range e.sorted() {
 		for _, slot := range m.versions {
-			if slot.v != nil && slot.v.enter() {
+			if slot.v != nil && slot.v.leases.begin() {
 				slot.v.trim()
-				slot.v.leave()
+				slot.v.leases.end()
 			}
 		}
 	}

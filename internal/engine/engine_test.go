@@ -27,7 +27,7 @@ const (
 )
 
 func TestInferAnswersInOrderOfNamesWhateverTheOrderOfTheRequest(t *testing.T) {
-	v, err := standard(t).Version("two", 1)
+	v, err := standard(t).find("two", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func TestInferAnswersInOrderOfNamesWhateverTheOrderOfTheRequest(t *testing.T) {
 }
 
 func TestInferClassifies(t *testing.T) {
-	v, err := standard(t).Version("two", 1)
+	v, err := standard(t).find("two", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestInferClassifies(t *testing.T) {
 }
 
 func TestInferGivesZerosForAnOptionalInputThatIsAbsent(t *testing.T) {
-	v, err := standard(t).Version("opt", 1)
+	v, err := standard(t).find("opt", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestInferGivesZerosForAnOptionalInputThatIsAbsent(t *testing.T) {
 
 func TestStatisticsCountWhatWasAcceptedOnly(t *testing.T) {
 	e := standard(t)
-	v, err := e.Version("two", 1)
+	v, err := e.find("two", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,12 +141,12 @@ func TestVersionSaysWhatIsAmiss(t *testing.T) {
 		{"bad", 1, status.Unavailable, "Request for unknown model: 'bad' version 1 is not at ready state"},
 	}
 	for _, tt := range tests {
-		_, err := e.Version(tt.model, tt.version)
+		_, err := e.Acquire(tt.model, tt.version)
 		if status.CodeOf(err) != tt.code || status.Public(err) != tt.want {
 			t.Errorf("%s version %d: got %v (%v), want %v (%v)", tt.model, tt.version, err, status.CodeOf(err), tt.want, tt.code)
 		}
 	}
-	if v, err := e.Version("good", infer.LatestVersion); err != nil || v.Number() != 3 {
+	if v, err := e.find("good", infer.LatestVersion); err != nil || v.Number() != 3 {
 		t.Errorf("latest version of good: got %v, %v, want 3", v, err)
 	}
 	md, err := e.Metadata("good", infer.LatestVersion)
@@ -205,7 +205,7 @@ func TestAllOrNothingDoesNotBecomeReady(t *testing.T) {
 	if err := e.LoadAll(t.Context()); err == nil || !strings.Contains(err.Error(), `model "bad"`) {
 		t.Errorf("got %v, want an error that names the bad model", err)
 	}
-	if _, err := e.Version("good", infer.LatestVersion); e.Ready() || status.CodeOf(err) != status.Unavailable {
+	if _, err := e.Acquire("good", infer.LatestVersion); e.Ready() || status.CodeOf(err) != status.Unavailable {
 		t.Errorf("got ready %v and %v for the good model, want neither", e.Ready(), err)
 	}
 	if err := e.Close(context.Background()); err != nil {
@@ -226,7 +226,7 @@ func TestInstancesFollowTheGroups(t *testing.T) {
 	e := start(t, repo(t, map[string]string{
 		"m/config.pbtxt": oneInput + `instance_group [ { count: 2 kind: KIND_CPU }, { name: "other" count: 1 kind: KIND_MODEL } ]`, "m/1/": "",
 	}))
-	v, err := e.Version("m", 1)
+	v, err := e.find("m", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +247,7 @@ func TestPassiveInstancesAreThereAndGetNoWork(t *testing.T) {
 	e := start(t, repo(t, map[string]string{
 		"m/config.pbtxt": oneInput + `instance_group [ { count: 2 kind: KIND_CPU passive: true }, { count: 1 kind: KIND_CPU } ]`, "m/1/": "",
 	}))
-	v, err := e.Version("m", 1)
+	v, err := e.find("m", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,13 +266,14 @@ func TestCloseWaitsForRequestsInFlight(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v, err := e.Version("slow", 1)
+		v, err := e.Acquire("slow", 1)
 		if err != nil {
 			t.Fatal(err)
 		}
 		answered := make(chan error, 1)
 		go func() {
 			r := infer.NewRequest()
+			r.Hold(v)
 			defer r.Release()
 			r.Inputs = append(r.Inputs, in("INPUT0", tensor.FP32, tensor.Shape{1, 2}, eightBytes))
 			answered <- v.Infer(t.Context(), r)
@@ -290,7 +291,7 @@ func TestCloseWaitsForRequestsInFlight(t *testing.T) {
 		if err := <-answered; err != nil {
 			t.Errorf("the request in flight: got %v, want no error", err)
 		}
-		if _, err := e.Version("slow", 1); status.CodeOf(err) != status.Unavailable || e.Live() || e.Ready() {
+		if _, err := e.Acquire("slow", 1); status.CodeOf(err) != status.Unavailable || e.Live() || e.Ready() {
 			t.Errorf("while stopping: got %v, live %v, ready %v, want Unavailable and neither", err, e.Live(), e.Ready())
 		}
 	})
@@ -299,7 +300,7 @@ func TestCloseWaitsForRequestsInFlight(t *testing.T) {
 func TestStopSendsOffWhatWaitsForCompany(t *testing.T) {
 	patient := strings.Replace(batchedInput, "dynamic_batching { }", "dynamic_batching { max_queue_delay_microseconds: 600000000 }", 1)
 	e := start(t, repo(t, map[string]string{"m/config.pbtxt": patient, "m/1/": ""}))
-	v, err := e.Version("m", 1)
+	v, err := e.find("m", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -328,12 +329,8 @@ func TestInferDoesNotAllocate(t *testing.T) {
 		"batched/config.pbtxt": batchedInput, "batched/1/": "",
 	}))
 	for _, name := range []string{"direct", "batched"} {
-		v, err := e.Version(name, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		inferZeros(t, v)
-		if got := testing.AllocsPerRun(200, func() { inferZeros(t, v) }); got != 0 {
+		acquireAndInfer(t, e, name)
+		if got := testing.AllocsPerRun(200, func() { acquireAndInfer(t, e, name) }); got != 0 {
 			t.Errorf("%s: got %v allocations per request, want 0", name, got)
 		}
 	}

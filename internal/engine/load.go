@@ -166,7 +166,8 @@ func (e *Engine) open(ctx context.Context, src repository.Entry, n int64, cfg *m
 	if err != nil {
 		return nil, err
 	}
-	v := &Version{number: n, config: cfg, sig: sig, model: m, arrived: e.opt.Arrived, done: make(chan struct{})}
+	v := &Version{number: n, config: cfg, sig: sig, model: m, arrived: e.opt.Arrived}
+	v.leases.init()
 	v.decoupled, v.queueSize = cfg.GetModelTransactionPolicy().GetDecoupled(), cmp.Or(e.opt.ResponseQueueSize, DefaultResponseQueueSize)
 	v.stats.init(counted, e.opt.ComputeTimes, v.decoupled)
 	defer func() {
@@ -204,7 +205,6 @@ func (e *Engine) open(ctx context.Context, src repository.Entry, n int64, cfg *m
 	if len(v.active) == 0 {
 		return nil, status.Errorf(status.InvalidArgument, "every instance group of model '%s' is passive, so that nothing would run its requests; take passive from one", src.Name)
 	}
-	v.refs.Store(1)
 	if v.sched, err = e.startScheduler(cfg, sig, v.active, &v.stats); err != nil {
 		return nil, err
 	}

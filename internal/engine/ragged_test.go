@@ -38,7 +38,7 @@ func startONNX(t *testing.T, m onnxtest.Model, config string) *Engine {
 // together sends the requests at the same time and returns their errors.
 func together(t *testing.T, e *Engine, requests ...*infer.Request) []error {
 	t.Helper()
-	v, err := e.Version("m", infer.LatestVersion)
+	v, err := e.find("m", infer.LatestVersion)
 	if err != nil {
 		t.Fatal(err)
 	}

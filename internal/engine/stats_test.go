@@ -44,7 +44,7 @@ func fakeVersion(t *testing.T, dir string, fake *backendtest.Fake) *Version {
 			t.Errorf("Close: %v", err)
 		}
 	})
-	v, err := e.Version("m", 1)
+	v, err := e.find("m", 1)
 	if err != nil {
 		t.Fatal(err, e.Failed())
 	}

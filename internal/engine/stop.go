@@ -122,7 +122,7 @@ func (e *Engine) Unfinished() Unfinished {
 	var u Unfinished
 	for _, m := range e.sorted() {
 		for _, n := range m.readyVersions() {
-			if r := m.versions[n].v.inFlight(); r > 0 {
+			if r := m.versions[n].v.leases.count(); r > 0 {
 				u.Requests = append(u.Requests, ModelRequests{m.name, n, r})
 			}
 		}

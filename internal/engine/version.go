@@ -4,8 +4,6 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"shoal/internal/backend"
@@ -36,12 +34,7 @@ type Version struct {
 	loaded       time.Time
 	loadDuration time.Duration
 
-	// refs counts the requests that use the version, and the engine itself.
-	// When it falls to zero after closing was set, done is closed.
-	refs    atomic.Int64
-	closing atomic.Bool
-	once    sync.Once
-	done    chan struct{}
+	leases leases
 }
 
 // trouble returns why a loaded version cannot serve at the moment, nil when it can.
@@ -77,7 +70,8 @@ func (v *Version) Config() *modelpb.ModelConfig { return v.config }
 func (v *Version) Decoupled() bool { return v.decoupled }
 
 // Infer checks r, runs it and fills in its Response, outputs in the order of
-// their names. Whatever it returns, the caller must Release r.
+// their names. Whatever it returns, the caller must Release r, and only then may
+// its lease on the version end.
 //
 // A decoupled model is asked with InferStream.
 func (v *Version) Infer(ctx context.Context, r *infer.Request) error {
@@ -98,15 +92,11 @@ func (v *Version) Infer(ctx context.Context, r *infer.Request) error {
 	return err
 }
 
-// accept checks r and has it hold the version.
+// accept checks r and tells whoever wants to know that it has arrived.
 func (v *Version) accept(r *infer.Request) error {
 	if err := check(v.sig, r); err != nil {
 		return status.Reject(reject.BadInput, err)
 	}
-	if !v.enter() {
-		return notReady(v.sig.Name, v.number)
-	}
-	r.Hold((*versionHold)(v))
 	if v.arrived != nil {
 		v.arrived(v.sig, v.number, r)
 	}
@@ -145,44 +135,12 @@ func (v *Version) finish(r *infer.Request, resp *infer.Response) error {
 	return nil
 }
 
-// enter takes a reference, unless the version is closing.
-func (v *Version) enter() bool {
-	v.refs.Add(1)
-	if v.closing.Load() {
-		v.leave()
-		return false
-	}
-	return true
-}
-
-func (v *Version) leave() {
-	if v.refs.Add(-1) == 0 && v.closing.Load() {
-		v.once.Do(func() { close(v.done) })
-	}
-}
-
-// inFlight returns how many requests use the version.
-func (v *Version) inFlight() int64 {
-	n := v.refs.Load()
-	if !v.closing.Load() {
-		n-- // the engine's own
-	}
-	return n
-}
-
-// versionHold is a Version as what a request holds until it is released: the
-// outputs lie in memory of the version's instances.
-type versionHold Version
-
-func (h *versionHold) Release() { (*Version)(h).leave() }
-
-// drain refuses new requests and waits until those in flight are answered, or
+// drain gives no more leases and waits until those that were given have ended, or
 // ctx ends.
 func (v *Version) drain(ctx context.Context) error {
-	v.closing.Store(true)
-	v.leave() // the engine's own reference
+	v.leases.close()
 	select {
-	case <-v.done:
+	case <-v.leases.ended:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

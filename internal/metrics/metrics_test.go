@@ -351,10 +351,11 @@ func TestARealEnginesRequestsAreSeen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = e.Close(context.Background()) }()
-	v, err := e.Version("m", infer.LatestVersion)
+	v, err := e.Acquire("m", infer.LatestVersion)
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer v.Release()
 	for rows := range 3 {
 		r := infer.NewRequest()
 		r.Inputs = append(r.Inputs, infer.Input{

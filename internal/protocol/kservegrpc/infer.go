@@ -47,7 +47,7 @@ func (s *Server) infer(ctx context.Context, m *message) (_ *encoded, err error) 
 	if err != nil {
 		return nil, err
 	}
-	if v.Config().GetModelTransactionPolicy().GetDecoupled() {
+	if v.Decoupled() {
 		return nil, status.Rejectf(reject.Unsupported, status.Unsupported, "ModelInfer RPC doesn't support models with decoupled transaction policy")
 	}
 	if err := s.fill(ctx, m); err != nil {
@@ -98,14 +98,20 @@ func beforeDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithDeadline(ctx, deadline.Add(-early))
 }
 
-// version finds the version that a message is meant for.
+// version finds the version that a message is meant for. The message's request
+// holds a lease on it.
 func (s *Server) version(m *message) (*engine.Version, error) {
 	n, err := parseVersion(m.version)
 	if err != nil {
 		return nil, status.Reject(reject.BadInput, err)
 	}
 	m.req.Model, m.req.Version = m.model, n
-	return s.engine.Version(m.model, n)
+	lease, err := s.engine.Acquire(m.model, n)
+	if err != nil {
+		return nil, err
+	}
+	m.req.Hold(lease)
+	return lease.Version, nil
 }
 
 // fill makes the request of a message.

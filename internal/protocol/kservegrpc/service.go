@@ -99,11 +99,11 @@ func (s *service) ModelConfig(_ context.Context, req *pb.ModelConfigRequest) (*p
 	if err != nil {
 		return nil, err
 	}
-	v, err := s.server.engine.Version(req.GetName(), n)
+	cfg, err := s.server.engine.Config(req.GetName(), n)
 	if err != nil {
 		return nil, err
 	}
-	return &pb.ModelConfigResponse{Config: v.Config()}, nil
+	return &pb.ModelConfigResponse{Config: cfg}, nil
 }
 
 var errRepositoryName = status.Errorf(status.Unsupported, "'repository_name' specification is not supported")

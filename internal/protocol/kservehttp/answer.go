@@ -36,10 +36,12 @@ type inferAnswer struct {
 
 var answers = sync.Pool{New: func() any { return new(inferAnswer) }}
 
-func newAnswer(memory *inflight.Pool) *inferAnswer {
+// newAnswer returns an answer with an empty request that holds lease.
+func newAnswer(memory *inflight.Pool, lease infer.Releaser) *inferAnswer {
 	a := answers.Get().(*inferAnswer)
 	a.memory, a.claim = memory, memory.Budget().Claim()
 	a.request = infer.NewRequest()
+	a.request.Hold(lease)
 	a.request.Claim = memory.Budget().Claim()
 	return a
 }

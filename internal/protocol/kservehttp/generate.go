@@ -58,19 +58,20 @@ func (h *handler) generate(ctx *fasthttp.RequestCtx, c *conn, rt route) error {
 
 // receiveGenerate reads a generate request. The caller must release the answer
 // that holds it.
-func (h *handler) receiveGenerate(ctx *fasthttp.RequestCtx, c *conn, rt route) (v *engine.Version, _ *inferAnswer, err error) {
-	if v, err = h.engine.Version(rt.model, rt.version); err != nil {
+func (h *handler) receiveGenerate(ctx *fasthttp.RequestCtx, c *conn, rt route) (_ *engine.Version, _ *inferAnswer, err error) {
+	v, err := h.engine.Acquire(rt.model, rt.version)
+	if err != nil {
 		return nil, nil, err
 	}
-	if enc := ctx.Request.Header.PeekCanonical(contentEncodingKey); len(enc) > 0 && string(enc) != "identity" {
-		return nil, nil, errIdentity
-	}
-	a := newAnswer(h.memory)
+	a := newAnswer(h.memory, v)
 	defer func() {
 		if err != nil {
 			a.release()
 		}
 	}()
+	if enc := ctx.Request.Header.PeekCanonical(contentEncodingKey); len(enc) > 0 && string(enc) != "identity" {
+		return nil, nil, errIdentity
+	}
 	limit, tooLarge := h.maxBody, sizeError(errBodyTooLarge)
 	if h.maxInput < limit {
 		limit, tooLarge = h.maxInput, errJSONTooLarge
@@ -86,7 +87,7 @@ func (h *handler) receiveGenerate(ctx *fasthttp.RequestCtx, c *conn, rt route) (
 	if err == nil && h.forward != nil {
 		err = forwardHeaders(r, ctx.Request.Header.RawHeaders(), h.forward)
 	}
-	return v, a, status.Reject(reject.BadInput, err)
+	return v.Version, a, status.Reject(reject.BadInput, err)
 }
 
 // generateStream answers a request in the short form with an event for each

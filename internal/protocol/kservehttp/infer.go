@@ -14,21 +14,21 @@ var headerLength = []byte("Inference-Header-Content-Length")
 
 // infer answers an inference request.
 func (h *handler) infer(ctx *fasthttp.RequestCtx, c *conn, rt route) error {
-	v, err := h.engine.Version(rt.model, rt.version)
+	lease, err := h.engine.Acquire(rt.model, rt.version)
 	if err != nil {
 		return err
 	}
-	if v.Config().GetModelTransactionPolicy().GetDecoupled() {
-		return status.Rejectf(reject.Unsupported, status.Unsupported, "HTTP end point doesn't support models with decoupled transaction policy")
-	}
-	a := newAnswer(h.memory)
+	a := newAnswer(h.memory, lease)
 	sent := false
 	defer func() {
 		if !sent {
-			a.release() // also after a panic: the version waits for its requests
+			a.release() // also after a panic: the version waits for its leases to end
 		}
 	}()
-	if err := h.run(ctx, c, v, a); err != nil {
+	if lease.Decoupled() {
+		return status.Rejectf(reject.Unsupported, status.Unsupported, "HTTP end point doesn't support models with decoupled transaction policy")
+	}
+	if err := h.run(ctx, c, lease.Version, a); err != nil {
 		return err
 	}
 	a.send(ctx)

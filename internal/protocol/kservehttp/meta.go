@@ -98,11 +98,11 @@ func appendTensors(b []byte, list []model.Tensor) []byte {
 
 // config answers with a model's complete configuration.
 func (h *handler) config(ctx *fasthttp.RequestCtx, rt route) error {
-	v, err := h.engine.Version(rt.model, rt.version)
+	cfg, err := h.engine.Config(rt.model, rt.version)
 	if err != nil {
 		return err
 	}
-	reply(ctx, model.JSON(v.Config()))
+	reply(ctx, model.JSON(cfg))
 	return nil
 }
 

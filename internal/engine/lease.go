@@ -1,0 +1,108 @@
+package engine
+
+import (
+	"math"
+	"sync"
+	"sync/atomic"
+
+	"shoal/internal/reject"
+	"shoal/internal/status"
+)
+
+// A Lease is the right to use a version until Release, which must be called
+// exactly once. The version stays loaded until its last lease has ended, also
+// when another has taken its place.
+//
+// A protocol hands its lease to the request with Hold, and the request's Release
+// ends it: the outputs lie in memory of the version's instances.
+type Lease struct{ *Version }
+
+// Release ends the lease.
+func (l Lease) Release() { l.leases.end() }
+
+// Acquire returns a lease on a version that is ready; infer.LatestVersion is the
+// highest such. It takes no lock and does not allocate.
+func (e *Engine) Acquire(name string, version int64) (Lease, error) {
+	for {
+		v, err := e.find(name, version)
+		if err != nil {
+			return Lease{}, err
+		}
+		if v.leases.begin() {
+			return Lease{v}, nil
+		}
+		// It was replaced or unloaded since find looked. That was published
+		// before it stopped taking leases, so find sees it now.
+	}
+}
+
+// find returns a version that is ready. It may be freed at any time.
+func (e *Engine) find(name string, version int64) (*Version, error) {
+	if !e.loaded.Load() {
+		return nil, errStarting
+	}
+	if e.stopping.Load() {
+		return nil, errExiting
+	}
+	m := (*e.models.Load())[name]
+	if m == nil {
+		return nil, status.Rejectf(reject.UnknownModel, status.NotFound, "Request for unknown model: '%s' is not found", name)
+	}
+	return m.version(version)
+}
+
+// leases counts the leases on a version.
+type leases struct {
+	n     atomic.Int64 // how many there are; once closed, that many more than closedLeases
+	once  sync.Once
+	ended chan struct{} // closed when they are closed and the last has ended
+}
+
+// closedLeases is far below any count, so that the sign of one word tells both
+// how many leases there are and whether more are given.
+const closedLeases = math.MinInt64 / 2
+
+// begin takes a lease. It reports false when no more are given.
+func (l *leases) begin() bool {
+	if l.n.Add(1) > 0 {
+		return true
+	}
+	l.end()
+	return false
+}
+
+func (l *leases) end() {
+	switch n := l.n.Add(-1); {
+	case n == closedLeases:
+		l.once.Do(func() { close(l.ended) })
+	case n < closedLeases, n == -1:
+		panic("BUG: engine: a lease was released twice")
+	}
+}
+
+// close gives no more leases.
+func (l *leases) close() {
+	for {
+		n := l.n.Load()
+		if n < 0 {
+			return
+		}
+		if l.n.CompareAndSwap(n, n+closedLeases) {
+			if n == 0 {
+				l.once.Do(func() { close(l.ended) })
+			}
+			return
+		}
+	}
+}
+
+func (l *leases) init() { l.ended = make(chan struct{}) }
+
+// count returns how many leases there are.
+func (l *leases) count() int64 {
+	n := l.n.Load()
+	if n < 0 {
+		n -= closedLeases
+	}
+	return n
+}

@@ -1,0 +1,75 @@
+package engine
+
+import (
+	"sync"
+	"testing"
+)
+
+func TestLeasesEndOnceTheyAreClosedAndTheLastIsReleased(t *testing.T) {
+	var l leases
+	l.init()
+	for range 2 {
+		if !l.begin() {
+			t.Fatal("got no lease, want two")
+		}
+	}
+	l.end()
+	l.close()
+	if l.begin() || l.count() != 1 {
+		t.Errorf("after close: got another lease or %d, want the one that was given before", l.count())
+	}
+	select {
+	case <-l.ended:
+		t.Error("ended with a lease left")
+	default:
+	}
+	l.end()
+	<-l.ended
+	l.close() // again does nothing
+	if l.begin() || l.count() != 0 {
+		t.Errorf("at the end: got another lease or %d, want none", l.count())
+	}
+}
+
+func TestALeaseThatIsReleasedTwicePanics(t *testing.T) {
+	for _, closed := range []bool{false, true} {
+		var l leases
+		l.init()
+		l.begin()
+		l.end()
+		if closed {
+			l.close()
+		}
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("closed %v: the second release did not panic", closed)
+				}
+			}()
+			l.end()
+		}()
+	}
+}
+
+func TestLeasesThatRaceWithCloseAreEitherRefusedOrAwaited(t *testing.T) {
+	for range 200 {
+		var l leases
+		l.init()
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				for l.begin() {
+					select {
+					case <-l.ended:
+						t.Error("ended while a lease was held")
+					default:
+					}
+					l.end()
+				}
+			})
+		}
+		l.close()
+		<-l.ended
+		wg.Wait()
+	}
+}
