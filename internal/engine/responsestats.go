@@ -30,14 +30,14 @@ func (t *responseTable) add(d infer.Delivery) {
 	row := &t.rows[i]
 	all := d.End.Sub(d.Start)
 	switch d.Outcome {
-	case infer.OutcomeEmpty:
+	case infer.ResponseEmpty:
 		row.ComputeInfer.add(all)
 		row.EmptyResponse.add(all)
 		return
-	case infer.OutcomeCancel:
+	case infer.ResponseCancel:
 		row.Cancel.add(all)
 		return
-	case infer.OutcomeFail:
+	case infer.ResponseFail:
 		row.Fail.add(all)
 	default:
 		row.Success.add(all)

@@ -134,23 +134,21 @@ func (s *stats) Executed(b *infer.Batch, err error) {
 	s.batches.at(b.Rows).add(input, run, output) // those that failed were in the batch, too
 }
 
-// answered counts a request that was accepted at begin and has its answer.
-func (s *stats) answered(r *infer.Request, begin time.Time, err error) {
+// concluded counts a request that was accepted at begin, by its outcome.
+func (s *stats) concluded(r *infer.Request, begin time.Time, err error) {
 	if !r.Started {
 		s.pending.Add(-1)
 	}
-	if r.Queued.IsZero() { // as in Triton, no failure
+	switch r.Outcome {
+	case infer.Refused: // as in Triton, no failure
 		s.refused.Add(1)
-		return
+	case infer.Failed:
+		s.fail.Add(1)
+		s.failNs.Add(nanos(time.Since(begin)))
+		s.failures[failReason(r, err)].Add(1)
+	default:
+		s.succeeded(time.Since(begin))
 	}
-	took := time.Since(begin)
-	if err == nil {
-		s.succeeded(took)
-		return
-	}
-	s.fail.Add(1)
-	s.failNs.Add(nanos(took))
-	s.failures[failReason(r, err)].Add(1)
 }
 
 // succeeded counts a request that was answered well.

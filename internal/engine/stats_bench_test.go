@@ -30,7 +30,7 @@ func BenchmarkStats(b *testing.B) {
 					s.Started(batch)
 					s.Executed(batch, nil)
 				}
-				s.answered(batch.Requests[i%n], begin, nil)
+				s.concluded(batch.Requests[i%n], begin, nil)
 			}
 		})
 	}

@@ -66,7 +66,7 @@ func (v *Version) stream(ctx context.Context, r *infer.Request, begin time.Time,
 		}
 		<-ran
 		if !counted {
-			v.stats.answered(r, begin, err)
+			v.conclude(r, begin, err)
 		}
 	}()
 	for first := true; ; first = false {
@@ -79,6 +79,7 @@ func (v *Version) stream(ctx context.Context, r *infer.Request, begin time.Time,
 		}
 		if final { // before the client knows, so that it finds itself counted
 			counted = true
+			r.Outcome = infer.Answered
 			v.stats.succeeded(time.Since(begin))
 		}
 		if err := v.hand(r, resp, final, each); err != nil || final {

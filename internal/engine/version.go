@@ -76,6 +76,7 @@ func (v *Version) Decoupled() bool { return v.decoupled }
 // A decoupled model is asked with InferStream.
 func (v *Version) Infer(ctx context.Context, r *infer.Request) error {
 	if v.decoupled {
+		r.Outcome = infer.Refused
 		return status.Rejectf(reject.Unsupported, status.Unsupported, "model '%s' is decoupled: it may answer a request any number of times; use a gRPC stream or generate_stream", v.sig.Name)
 	}
 	if err := v.accept(r); err != nil {
@@ -88,13 +89,27 @@ func (v *Version) Infer(ctx context.Context, r *infer.Request) error {
 	if err == nil {
 		err = v.finish(r, &r.Response)
 	}
-	v.stats.answered(r, begin, err)
+	v.conclude(r, begin, err)
 	return err
+}
+
+// conclude says what became of a request that was accepted at begin, and counts
+// it.
+func (v *Version) conclude(r *infer.Request, begin time.Time, err error) {
+	switch {
+	case r.Outcome == infer.Refused: // by the scheduler
+	case err != nil:
+		r.Outcome = infer.Failed
+	default:
+		r.Outcome = infer.Answered
+	}
+	v.stats.concluded(r, begin, err)
 }
 
 // accept checks r and tells whoever wants to know that it has arrived.
 func (v *Version) accept(r *infer.Request) error {
 	if err := check(v.sig, r); err != nil {
+		r.Outcome = infer.Refused
 		return status.Reject(reject.BadInput, err)
 	}
 	if v.arrived != nil {

@@ -29,11 +29,12 @@ type Request struct {
 	Rows int
 	// Err is set by an instance when this request alone failed in a batch.
 	Err error
-	// Queued is when the scheduler took the request; zero for one that was
-	// refused.
+	// Queued is when the scheduler was given the request.
 	Queued time.Time
 	// Started says, once the request has its answer, that an instance took it.
 	Started bool
+	// Outcome says what became of the request.
+	Outcome Outcome
 
 	// Entered, when it is set, is called once the scheduler has the request in
 	// its queue, so that another can be sent after it. A request that is

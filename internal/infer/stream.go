@@ -47,21 +47,21 @@ type queued struct {
 	size  int64
 }
 
-// An Outcome says what became of one response.
-type Outcome uint8
+// A ResponseOutcome says what became of one response of a stream.
+type ResponseOutcome uint8
 
 // The outcomes.
 const (
-	OutcomeSuccess Outcome = iota
-	OutcomeFail            // an error was sent
-	OutcomeEmpty           // the model had nothing to send
-	OutcomeCancel          // the model stopped because the client is gone
+	ResponseSuccess ResponseOutcome = iota
+	ResponseFail                    // an error was sent
+	ResponseEmpty                   // the model had nothing to send
+	ResponseCancel                  // the model stopped because the client is gone
 )
 
 // A Delivery is what statistics learn of one response of a stream.
 type Delivery struct {
 	Index   int // of the response among those of its request
-	Outcome Outcome
+	Outcome ResponseOutcome
 	Start   time.Time // work on it began
 	Output  time.Time // its outputs were being handed out; zero when there were none
 	End     time.Time
@@ -104,9 +104,9 @@ func (s *Stream) Send(resp *Response, final bool) error {
 		resp.Release()
 		return errFinished
 	}
-	outcome := OutcomeSuccess
+	outcome := ResponseSuccess
 	if resp.Err != nil {
-		outcome = OutcomeFail
+		outcome = ResponseFail
 	}
 	d := s.deliver(outcome, resp.OutputStart, now)
 	s.finished = final
@@ -152,7 +152,7 @@ func (s *Stream) failLocked(err error) {
 // client is not told.
 func (s *Stream) Skip() {
 	s.mu.Lock()
-	d := s.deliver(OutcomeEmpty, time.Time{}, time.Now())
+	d := s.deliver(ResponseEmpty, time.Time{}, time.Now())
 	s.mu.Unlock()
 	s.record(d)
 }
@@ -186,17 +186,17 @@ func (s *Stream) Finish(err error) {
 // client is gone is counted apart.
 func (s *Stream) failed(err error, now time.Time) Delivery {
 	if s.why == nil || status.CodeOf(err) != status.Cancelled {
-		return s.deliver(OutcomeFail, now, now)
+		return s.deliver(ResponseFail, now, now)
 	}
 	if s.from.Before(s.goneAt) {
 		s.from = s.goneAt
 	}
-	return s.deliver(OutcomeCancel, time.Time{}, now)
+	return s.deliver(ResponseCancel, time.Time{}, now)
 }
 
 // deliver counts a response and returns what is to be recorded of it.
-func (s *Stream) deliver(o Outcome, output, now time.Time) Delivery {
-	if output.IsZero() && (o == OutcomeSuccess || o == OutcomeFail) {
+func (s *Stream) deliver(o ResponseOutcome, output, now time.Time) Delivery {
+	if output.IsZero() && (o == ResponseSuccess || o == ResponseFail) {
 		output = now
 	}
 	d := Delivery{Index: s.index, Outcome: o, Start: s.from, Output: output, End: now}

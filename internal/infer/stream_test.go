@@ -238,11 +238,11 @@ func TestStreamTellsWhatBecameOfEachResponse(t *testing.T) {
 		step()
 		s.Finish(status.Errorf(status.Cancelled, "stopped"))
 		want := []infer.Delivery{
-			{Index: 0, Outcome: infer.OutcomeSuccess, Start: after(0), Output: after(1), End: after(2)},
-			{Index: 1, Outcome: infer.OutcomeFail, Start: after(2), Output: after(3), End: after(3)},
-			{Index: 2, Outcome: infer.OutcomeEmpty, Start: after(3), End: after(4)},
-			{Index: 3, Outcome: infer.OutcomeSuccess, Start: after(5), Output: after(6), End: after(6)},
-			{Index: 4, Outcome: infer.OutcomeCancel, Start: after(7), End: after(8)},
+			{Index: 0, Outcome: infer.ResponseSuccess, Start: after(0), Output: after(1), End: after(2)},
+			{Index: 1, Outcome: infer.ResponseFail, Start: after(2), Output: after(3), End: after(3)},
+			{Index: 2, Outcome: infer.ResponseEmpty, Start: after(3), End: after(4)},
+			{Index: 3, Outcome: infer.ResponseSuccess, Start: after(5), Output: after(6), End: after(6)},
+			{Index: 4, Outcome: infer.ResponseCancel, Start: after(7), End: after(8)},
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("deliveries (-want +got):\n%s", diff)

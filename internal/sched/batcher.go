@@ -79,7 +79,7 @@ func (b *Batcher) Do(ctx context.Context, r *infer.Request) error {
 	if !b.inbox.put(c) {
 		var err error
 		if leads, err = b.enqueue(c, now); err != nil {
-			r.Queued = time.Time{}
+			r.Outcome = infer.Refused
 			b.release(c)
 			return err
 		}

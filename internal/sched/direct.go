@@ -69,7 +69,7 @@ func (d *Direct) acquire(ctx context.Context, r *infer.Request) (*instance, erro
 	d.mu.Lock()
 	if d.closing {
 		d.mu.Unlock()
-		r.Queued = time.Time{}
+		r.Outcome = infer.Refused
 		return nil, stopping(r)
 	}
 	d.enter(1)

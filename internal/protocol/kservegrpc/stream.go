@@ -290,7 +290,7 @@ func (st *inferStream) try(m *message, v *engine.Version, at *infer.Response) (o
 		return nil, err
 	}
 	if err := v.Infer(st.ctx, m.req); err != nil {
-		if !m.req.Queued.IsZero() {
+		if m.req.Outcome == infer.Failed {
 			at.Model, at.Version = v.Name(), v.Number()
 		}
 		return nil, err

@@ -148,7 +148,7 @@ func (s *eventStream) run(ctx context.Context, v *engine.Version, a *inferAnswer
 	defer close(s.events)
 	if err := s.infer(ctx, v, a); err != nil {
 		e := errorEvent(err)
-		if a.request.Queued.IsZero() {
+		if a.request.Outcome == infer.Refused {
 			e.refused = err
 		}
 		if hasCause(err) {

@@ -81,17 +81,17 @@ func TestResponsesFollowTheParameters(t *testing.T) {
 			t.Errorf("responses (-want +got):\n%s", diff)
 		}
 		type spent struct {
-			Outcome       infer.Outcome
+			Outcome       infer.ResponseOutcome
 			Infer, Output time.Duration
 		}
 		var got []spent
 		for _, d := range recorded() {
-			if d.Outcome == infer.OutcomeEmpty {
+			if d.Outcome == infer.ResponseEmpty {
 				d.Output = d.End
 			}
 			got = append(got, spent{d.Outcome, d.Output.Sub(d.Start), d.End.Sub(d.Output)})
 		}
-		want := []spent{{infer.OutcomeSuccess, 3 * time.Second, time.Second}, {infer.OutcomeFail, 3 * time.Second, time.Second}, {infer.OutcomeEmpty, 3 * time.Second, 0}}
+		want := []spent{{infer.ResponseSuccess, 3 * time.Second, time.Second}, {infer.ResponseFail, 3 * time.Second, time.Second}, {infer.ResponseEmpty, 3 * time.Second, 0}}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("recorded (-want +got):\n%s", diff)
 		}
@@ -104,7 +104,7 @@ func TestACancelledRequestStopsAtTheNextResponse(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		s.Cancel(status.Errorf(status.Cancelled, "gone"))
 		got := recorded()
-		if len(got) != 3 || got[1].Outcome != infer.OutcomeSuccess || got[2].Outcome != infer.OutcomeCancel {
+		if len(got) != 3 || got[1].Outcome != infer.ResponseSuccess || got[2].Outcome != infer.ResponseCancel {
 			t.Fatalf("got %v, want the response that was being made and then the cancelled one", got)
 		}
 		if took := got[2].End.Sub(got[2].Start); took != 5*time.Second {

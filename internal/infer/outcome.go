@@ -1,0 +1,14 @@
+package infer
+
+// An Outcome says what became of a request. The scheduler sets Refused when it
+// does not take the request, the engine everything else.
+type Outcome uint8
+
+// The outcomes.
+const (
+	Undecided Outcome = iota // it has no answer yet
+	Answered                 // an instance answered it
+	Cached                   // it was answered without an instance, from the response cache
+	Failed                   // it was queued and ended with an error
+	Refused                  // it was never queued: it is invalid, or the version or its queue took no more
+)
