@@ -23,7 +23,7 @@ func HTTP() []Class {
 		{Name: "http-announced", Conns: 800, Act: httpOpen("Content-Length: 2000000000\r\n\r\n{\"inputs\":[" + strings.Repeat(" ", 100)), About: "a body of 2 GB announced, 100 bytes sent"},
 		{Name: "http-chunk", Conns: 800, Act: httpOpen("Transfer-Encoding: chunked\r\n\r\n7fffff00\r\n{\"inputs\":[" + strings.Repeat(" ", 100)), About: "a chunk of 2 GB announced, 100 bytes sent"},
 		{Name: "http-trickle", Conns: 200, Act: httpTrickle, About: "a body of 16 MB at 10 KB a second"},
-		{Name: "http-chunks", Conns: 50, Act: httpChunks, About: "a body in chunks of one byte, as fast as they are taken"},
+		{Name: "http-chunks", Conns: 50, Rate: 16 << 20, Act: httpChunks, About: "a body in chunks of one byte, as fast as they are taken"},
 		{Name: "http-slow-headers", Conns: 200, Act: httpSlowHeaders, About: "headers byte by byte"},
 		{Name: "http-idle", Conns: 500, Act: silent(httpAddress), About: "connections without a request"},
 		{Name: "http-unread", Conns: 20, Act: httpUnread, About: "eight requests with answers of 4 MB each on a socket that is not read"},
