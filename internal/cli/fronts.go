@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"shoal/internal/connlimit"
 	"shoal/internal/engine"
 	"shoal/internal/metrics"
 	"shoal/internal/protocol/kservegrpc"
@@ -21,6 +22,7 @@ import (
 // startFronts opens every endpoint before it serves any, so that a port that is
 // taken ends the start before a model is loaded.
 func (f *serveFlags) startFronts(l *life, e *engine.Engine) error {
+	f.fitDescriptors(l.log)
 	steps := []struct {
 		wanted bool
 		at     endpoint
@@ -127,7 +129,7 @@ func (f *serveFlags) startHTTP(l *life, e *engine.Engine, ln net.Listener) (fron
 // options returns what the flags ask for, with their faults all at once.
 func (g *grpcFlags) options() (kservegrpc.Options, error) {
 	opt := kservegrpc.Options{
-		MaxMessage: g.maxMessage, MaxStreams: uint32(g.maxStreams),
+		MaxMessage: g.maxMessage, MaxConnections: g.maxConnections, MaxStreams: uint32(g.maxStreams),
 		ConnectionTimeout: seconds(g.headerTimeout), HeaderTimeout: seconds(g.headerTimeout), MessageTimeout: seconds(g.messageTimeout),
 		Keepalive: kservegrpc.Keepalive{
 			Time: millis(g.keepalive), Timeout: millis(g.keepaliveWait), PermitWithoutCalls: g.permitNoCalls,
@@ -192,9 +194,13 @@ func (f *serveFlags) startMetrics(l *life, e *engine.Engine, ln net.Listener) (f
 		Interval: time.Duration(f.metrics.interval * float64(time.Millisecond)),
 	}, e)
 	closing := make(chan struct{})
-	s := &http.Server{Handler: withArrivals(&f.tap, m, closing), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute}
+	limit := connlimit.NewHTTP(metricsConnections)
+	s := &http.Server{
+		Handler: withArrivals(&f.tap, m, closing), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute,
+		ConnState: limit.ConnState,
+	}
 	s.RegisterOnShutdown(func() { close(closing) }) // those that listen would hold it open
-	l.serve("metrics", s, ln)
+	l.serve("metrics", s, limit.Listener(ln))
 	return front{protocol: "metrics", close: func(ctx context.Context) error {
 		defer m.Close()
 		return s.Shutdown(ctx)

@@ -85,6 +85,7 @@ type grpcFlags struct {
 	port           int
 	reuse          bool
 	maxMessage     int
+	maxConnections int
 	maxStreams     int
 	headerTimeout  int
 	messageTimeout int
@@ -165,7 +166,7 @@ func (f *httpFlags) add(g *flagGroup) {
 	g.size(&f.maxInput, "http-max-input-size", 64<<20, "largest JSON, JSON tensor, raw request and decompressed body, in `bytes`")
 	g.size(&f.maxBody, "http-max-body-size", 1<<31-1, "largest request body of any kind, in `bytes`")
 	g.number(&f.maxHeader, "http-max-header-size", 16<<10, "largest request line with headers, in `bytes`; each connection holds as much")
-	g.number(&f.maxConnections, "http-max-connections", 16384, "refuse further connections beyond so many")
+	g.number(&f.maxConnections, "http-max-connections", 16384, "close idle connections for new ones beyond so many, refuse them when none is idle")
 	g.number(&f.headerTimeout, "http-header-timeout-secs", 10, "how long a client may take to send a request's headers")
 	g.number(&f.bodyTimeout, "http-body-timeout-secs", 30, "how long a client may pause within a request's body, or not read its answer")
 	g.number(&f.idleTimeout, "http-idle-timeout-secs", 300, "how long a connection may stay open without a request")
@@ -179,6 +180,7 @@ func (f *grpcFlags) add(g *flagGroup) {
 	g.number(&f.port, "grpc-port", 8001, "0 lets the system choose; the log tells")
 	g.truth(&f.reuse, "reuse-grpc-port", false, "let several servers share the port")
 	g.number(&f.maxMessage, "grpc-max-message-size", 1<<31-1, "largest message in either direction, in `bytes`")
+	g.number(&f.maxConnections, "grpc-max-connections", 16384, "close idle connections for new ones beyond so many, refuse them when none is idle")
 	g.number(&f.maxStreams, "grpc-max-concurrent-streams", 10000, "calls in flight on one connection; clients queue what is beyond")
 	g.number(&f.headerTimeout, "grpc-header-timeout-secs", 10, "how long a client may take to connect, and to send a call's headers")
 	g.number(&f.messageTimeout, "grpc-message-timeout-secs", 30, "how long a client may pause within a message, or not take its answer")

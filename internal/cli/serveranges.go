@@ -34,6 +34,7 @@ func (f *serveFlags) ranges() []numberRange {
 		{"http-body-timeout-secs", int64(h.bodyTimeout), 1, whole},
 		{"http-idle-timeout-secs", int64(h.idleTimeout), 1, whole},
 		{"grpc-max-message-size", int64(g.maxMessage), 1, whole},
+		{"grpc-max-connections", int64(g.maxConnections), 1, whole},
 		{"grpc-max-concurrent-streams", int64(g.maxStreams), 1, whole},
 		{"grpc-header-timeout-secs", int64(g.headerTimeout), 1, whole},
 		{"grpc-message-timeout-secs", int64(g.messageTimeout), 1, whole},

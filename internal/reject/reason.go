@@ -87,6 +87,7 @@ type Close uint8
 const (
 	MaxConnections   Close = iota // there were as many as allowed
 	MaxMemory                     // the memory budget had no room for it
+	Evicted                       // another took its place while no request was in flight
 	IdleTimeout                   // no request came
 	HandshakeTimeout              // TLS or the first frames of HTTP/2 took too long
 	ReadTimeout                   // a request arrived too slowly
@@ -106,6 +107,7 @@ var closes = [CloseCount]struct {
 }{
 	MaxConnections:   {"max_connections", Overloaded},
 	MaxMemory:        {"max_memory", Overloaded},
+	Evicted:          {"evicted", None},
 	IdleTimeout:      {"idle_timeout", None},
 	HandshakeTimeout: {"handshake_timeout", Timeout},
 	ReadTimeout:      {"read_timeout", None},

@@ -113,6 +113,7 @@ func newConn(s *Server, nc net.Conn) *conn {
 		settings:  peerSettings{window: defaultWindow, maxFrame: minMaxFrame, maxHeaderList: -1},
 	}
 	c.readable = sync.NewCond(&c.mu)
+	c.in.last.Store(time.Now().UnixNano())
 	return c
 }
 
@@ -211,11 +212,15 @@ func (c *conn) preface() error {
 }
 
 // end closes the connection and cuts off its calls.
-func (c *conn) end() {
+func (c *conn) end() { c.endIf(func() bool { return true }) }
+
+// endIf is end, if the condition holds under the mutex. It reports whether the
+// connection is closed.
+func (c *conn) endIf(conditionLocked func() bool) bool {
 	c.mu.Lock()
-	if c.state == connClosed {
-		c.mu.Unlock()
-		return
+	if c.state == connClosed || !conditionLocked() {
+		defer c.mu.Unlock()
+		return c.state == connClosed
 	}
 	c.state = connClosed
 	calls := c.removeAllLocked()
@@ -232,6 +237,7 @@ func (c *conn) end() {
 	for _, s := range calls {
 		s.cut()
 	}
+	return true
 }
 
 // abort tells the client what it did wrong and lingers.
@@ -257,6 +263,19 @@ func (c *conn) lingerLocked() {
 	_ = c.nc.SetDeadline(time.Now().Add(lingerTime))
 	c.kickLocked()
 }
+
+func (c *conn) idleLocked() bool { return len(c.streams)+c.cutOff == 0 }
+
+// IdleSince implements connlimit.Conn: a connection without calls is idle since
+// something was last read from it.
+func (c *conn) IdleSince() (int64, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.in.last.Load(), c.idleLocked()
+}
+
+// CloseIdle implements connlimit.Conn.
+func (c *conn) CloseIdle() bool { return c.endIf(c.idleLocked) }
 
 // removeLocked makes a call none of the connection's and reports whether it was
 // one. Unless it was answered, the caller must cut it off.

@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"net"
 	"reflect"
 	"runtime"
@@ -33,6 +34,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
+	"shoal/internal/connlimit"
 	"shoal/internal/inflight"
 	"shoal/internal/reject"
 )
@@ -51,6 +53,9 @@ type Options struct {
 	// as it was packed. Zero means no bound but MaxReceive.
 	MaxUnpacked int64
 	MaxRatio    int64
+	// MaxConnections bounds the connections; zero means no bound. At the limit
+	// a new one takes the place of one without calls.
+	MaxConnections int
 	// MaxStreams bounds the calls in flight on a connection; zero means no
 	// bound.
 	MaxStreams uint32
@@ -120,6 +125,7 @@ type Server struct {
 	services map[string]*service
 	methods  map[string]*method // by their full name
 	workers  workers
+	limit    *connlimit.Limit[*conn]
 	handlers sync.WaitGroup // calls that run, on connections or cut off from them
 
 	mu        sync.Mutex // protects the fields below
@@ -154,6 +160,11 @@ func New(opt Options) *Server {
 		conns:     make(map[*conn]struct{}),
 	}
 	s.workers.max = s.opt.Workers
+	limit := s.opt.MaxConnections
+	if limit == 0 {
+		limit = math.MaxInt
+	}
+	s.limit = connlimit.New(limit, func(c *conn) { c.closedBy(reject.Evicted, "") })
 	return s
 }
 
@@ -212,7 +223,7 @@ func (s *Server) Serve(l net.Listener) error {
 	defer close(done)
 	var pause time.Duration
 	for {
-		nc, err := l.Accept()
+		nc, err := s.limit.Accept(l)
 		if err == nil {
 			pause = 0
 			s.start(nc)
@@ -259,9 +270,15 @@ func (s *Server) ending() bool {
 // start serves a connection on a goroutine of its own.
 func (s *Server) start(nc net.Conn) {
 	c := newConn(s, nc)
+	if !s.limit.Add(c) {
+		c.closedBy(reject.MaxConnections, fmt.Sprintf("the server has %d connections, as many as it may (--grpc-max-connections)", s.opt.MaxConnections))
+		_ = nc.Close()
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped {
+		s.limit.Remove(c)
 		_ = nc.Close()
 		return
 	}
@@ -274,6 +291,7 @@ func (s *Server) start(nc net.Conn) {
 }
 
 func (s *Server) forget(c *conn) {
+	s.limit.Remove(c)
 	s.mu.Lock()
 	delete(s.conns, c)
 	s.mu.Unlock()

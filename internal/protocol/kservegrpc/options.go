@@ -26,6 +26,8 @@ type Options struct {
 	// Memory lends memory for messages and bounds it; by default there is no
 	// bound.
 	Memory *inflight.Pool
+	// MaxConnections bounds the connections; the default is 16384.
+	MaxConnections int
 	// MaxStreams bounds the calls in flight on one connection; clients queue
 	// what is beyond. The default is 10000.
 	MaxStreams uint32
@@ -175,6 +177,9 @@ func (o Options) withDefaults() Options {
 	o.MaxRatio = cmp.Or(o.MaxRatio, 100)
 	if o.Memory == nil {
 		o.Memory = inflight.NewPool(nil)
+	}
+	if o.MaxConnections == 0 {
+		o.MaxConnections = 16384
 	}
 	if o.MaxStreams == 0 {
 		o.MaxStreams = 10_000

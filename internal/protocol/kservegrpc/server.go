@@ -111,6 +111,7 @@ func (s *Server) transport() (grpcserver.Options, error) {
 		MaxUnpacked:       o.MaxUnpacked,
 		MaxRatio:          o.MaxRatio,
 		MaxSend:           o.MaxMessage,
+		MaxConnections:    o.MaxConnections,
 		MaxStreams:        o.MaxStreams,
 		Workers:           o.Workers,
 		ConnectionTimeout: o.ConnectionTimeout,

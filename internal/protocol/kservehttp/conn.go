@@ -61,7 +61,9 @@ type conn struct {
 	id     uint64
 	ctx    *infer.Caller // ends with the connection; requests on it run under it
 	state  atomic.Int32
-	half   halfClose
+	// idleSince is when the connection began to wait for a request.
+	idleSince atomic.Int64
+	half      halfClose
 
 	phase    phase
 	readBy   time.Time      // the read deadline that is set
@@ -119,7 +121,7 @@ func (c *conn) readBody(p []byte) (int, error) {
 	if last := c.bodyFrom.Add(stall + earned); last.Sub(now) < stall {
 		c.readUntil(last)
 	} else {
-		c.readWithin(stall)
+		c.readWithin(now, stall)
 	}
 	n, err := c.Conn.Read(p)
 	if c.bodySize += int64(n); earned > stall {
@@ -137,7 +139,9 @@ func (c *conn) readFirst(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	c.head = c.head[:0]
-	c.readWithin(c.server.opt.IdleTimeout)
+	now := time.Now()
+	c.idleSince.Store(now.UnixNano())
+	c.readWithin(now, c.server.opt.IdleTimeout)
 	n, err := c.Conn.Read(p)
 	if isTimeout(err) {
 		c.closedBy(reject.IdleTimeout)
@@ -154,8 +158,8 @@ func (c *conn) readFirst(p []byte) (int, error) {
 
 // readWithin sets the read deadline to d from now, roughly: one that is set and
 // not far off is left, since moving it costs more than reading the clock.
-func (c *conn) readWithin(d time.Duration) {
-	by := time.Now().Add(d)
+func (c *conn) readWithin(now time.Time, d time.Duration) {
+	by := now.Add(d)
 	if early := by.Sub(c.readBy); early < 0 || early > d/8 {
 		c.readUntil(by)
 	}
@@ -236,6 +240,19 @@ func (c *conn) linger() {
 
 // hangUp ends the connection's context: its client is gone.
 func (c *conn) hangUp() { c.ctx.Leave() }
+
+// IdleSince implements connlimit.Conn.
+func (c *conn) IdleSince() (int64, bool) { return c.idleSince.Load(), c.state.Load() == connIdle }
+
+// CloseIdle implements connlimit.Conn.
+func (c *conn) CloseIdle() bool {
+	if !c.state.CompareAndSwap(connIdle, connClosed) {
+		return false
+	}
+	c.ctx.Leave()
+	c.Conn.Close()
+	return true
+}
 
 // kill closes the connection from another goroutine than its own, which then
 // finds it closed. With onlyIdle it leaves one that serves a request.

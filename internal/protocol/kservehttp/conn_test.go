@@ -191,6 +191,10 @@ func TestOneConnectionTooManyIsTurnedAway(t *testing.T) {
 	if resp, _ := readAnswer(t, r); resp == nil || resp.StatusCode != 200 {
 		t.Fatalf("first connection: got %v, want 200", resp)
 	}
+	send(t, c, []byte("POST /v2/models/var/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n"))
+	if resp, _ := readAnswer(t, r); resp == nil || resp.StatusCode != 100 { // it is being served
+		t.Fatalf("first connection: got %v, want 100", resp)
+	}
 	resp, body := readAnswer(t, bufio.NewReader(dial(t, "tcp", addr)))
 	if resp == nil || resp.StatusCode != 503 || !strings.Contains(string(body), "--http-max-connections") {
 		t.Errorf("second connection: got %v %s, want 503 that names the flag", resp, body)
@@ -200,6 +204,21 @@ func TestOneConnectionTooManyIsTurnedAway(t *testing.T) {
 		resp, _ := exchange(t, addr, []byte("GET /v2 HTTP/1.1\r\nHost: x\r\n\r\n"))
 		return resp != nil && resp.StatusCode == 200
 	})
+}
+
+func TestIdleConnectionMakesRoomForANewOne(t *testing.T) {
+	addr := start(t, startEngine(t, oddModels), Options{MaxConnections: 3})
+	var idle []net.Conn
+	for range 20 {
+		idle = append(idle, dial(t, "tcp", addr))
+		resp, _ := exchange(t, addr, []byte("GET /v2/health/live HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
+		if resp == nil || resp.StatusCode != 200 {
+			t.Fatalf("with %d idle connections: got %v, want 200", len(idle), resp)
+		}
+	}
+	if _, err := idle[0].Read(make([]byte, 1)); err == nil {
+		t.Error("the first connection: got it open, want it closed")
+	}
 }
 
 func TestIdleConnectionIsClosed(t *testing.T) {

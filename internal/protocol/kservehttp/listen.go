@@ -17,7 +17,7 @@ import (
 func (s *Server) accept(l net.Listener) {
 	pause := 5 * time.Millisecond
 	for {
-		nc, err := l.Accept()
+		nc, err := s.limit.Accept(l)
 		if err == nil {
 			pause = 5 * time.Millisecond
 			if c := s.admit(nc); c != nil {
@@ -59,14 +59,16 @@ func (s *Server) admit(nc net.Conn) *conn {
 	c := &conn{Conn: nc, server: s}
 	c.half.conn = c
 	c.ctx = infer.NewCaller(s.base)
+	c.idleSince.Store(time.Now().UnixNano())
+	full := !s.limit.Add(c)
 	s.mu.Lock()
-	full := len(s.conns) >= s.opt.MaxConnections
 	if full || s.closed {
 		s.mu.Unlock()
+		s.limit.Remove(c)
 		c.ctx.Leave()
 		if full {
 			s.turnAway(nc, reject.MaxConnections, "the server has "+strconv.Itoa(s.opt.MaxConnections)+
-				" connections, as many as it may; try again later or raise --http-max-connections")
+				" connections, as many as it may; try again later, or raise --http-max-connections and the limit of open files")
 		}
 		nc.Close()
 		return nil
@@ -95,6 +97,7 @@ func (s *Server) turnAway(nc net.Conn, why reject.Close, text string) {
 
 // forget drops a connection that is closed.
 func (s *Server) forget(c *conn) {
+	s.limit.Remove(c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.conns, c.id)

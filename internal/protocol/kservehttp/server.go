@@ -5,13 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"sync"
 	"sync/atomic"
 
 	"github.com/valyala/fasthttp"
 
+	"shoal/internal/connlimit"
 	"shoal/internal/engine"
+	"shoal/internal/reject"
 )
 
 // A Server answers HTTP requests on its listeners.
@@ -19,6 +22,7 @@ type Server struct {
 	opt    Options
 	http   *fasthttp.Server
 	watch  *watcher
+	limit  *connlimit.Limit[*conn]
 	base   context.Context // the parent of the connections' contexts
 	cancel context.CancelFunc
 
@@ -40,6 +44,9 @@ func Start(opt Options, eng *engine.Engine, listeners ...net.Listener) (*Server,
 		opt: opt.withDefaults(), listeners: listeners,
 		drained: make(chan struct{}), conns: make(map[uint64]*conn),
 	}
+	s.limit = connlimit.New(s.opt.MaxConnections, func(c *conn) {
+		s.opt.Rejects.Closed(reject.HTTP, reject.Evicted, c.RemoteAddr(), "")
+	})
 	s.base, s.cancel = context.WithCancel(context.Background())
 	var err error
 	if s.watch, err = startWatcher(s.heard); err != nil {
@@ -55,7 +62,7 @@ func Start(opt Options, eng *engine.Engine, listeners ...net.Listener) (*Server,
 	s.http = &fasthttp.Server{
 		Handler: h.serve, ErrorHandler: h.malformed, HeaderReceived: h.header, ExpectHandler: h.expect,
 		ReadBufferSize:    s.opt.MaxHeaderSize,
-		Concurrency:       s.opt.MaxConnections + 1, // ours is looked at first
+		Concurrency:       math.MaxInt32, // the limit is ours
 		StreamRequestBody: true,
 		// A body may be of any size here; the handler has the limits.
 		MaxRequestBodySize:           int(s.opt.MaxBodySize),

@@ -1,0 +1,58 @@
+package cli
+
+import (
+	"log/slog"
+
+	"golang.org/x/sys/unix"
+)
+
+// metricsConnections is how many connections may ask for metrics: a few
+// scrapers and `+"`shoal top`"+`.
+const metricsConnections = 32
+
+// minKept is how many file descriptors are kept back, at the least, for models,
+// workers and logs.
+const minKept = 64
+
+// fitDescriptors lowers the limits of connections to what the process may open,
+// so that it always has descriptors for the rest and can answer.
+func (f *serveFlags) fitDescriptors(log *slog.Logger) {
+	var files unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
+		return // as before there was a limit
+	}
+	var http, grpc int
+	if f.http.allow {
+		http = f.http.maxConnections
+	}
+	if f.grpc.allow {
+		grpc = f.grpc.maxConnections
+	}
+	fitHTTP, fitGRPC := fitConnections(files.Cur, http, grpc)
+	if fitHTTP == http && fitGRPC == grpc {
+		return
+	}
+	f.http.maxConnections, f.grpc.maxConnections = max(fitHTTP, 1), max(fitGRPC, 1)
+	log.Warn("connections are limited by the limit of open files (ulimit -n); raise it to allow as many as the flags do",
+		"open_files", files.Cur, "http", fitHTTP, "grpc", fitGRPC)
+}
+
+// fitConnections returns how many connections each protocol may have when the
+// process may open so many files. A quarter is kept back. What one protocol does
+// not want the other may have.
+func fitConnections(files uint64, http, grpc int) (int, int) {
+	rest := int(min(files, 1<<30))
+	rest -= max(minKept, rest/4) + metricsConnections
+	rest = max(rest, 2)
+	if http+grpc <= rest {
+		return http, grpc
+	}
+	half := rest / 2
+	switch {
+	case http <= half:
+		return http, rest - http
+	case grpc <= half:
+		return rest - grpc, grpc
+	}
+	return half, rest - half
+}

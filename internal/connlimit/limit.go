@@ -1,0 +1,131 @@
+// Package connlimit bounds the connections of a server. At the limit a new
+// connection takes the place of the one that has been idle longest, so that a
+// probe is answered however many idle connections there are; only when all have
+// requests in flight is the new one refused. HTTP, gRPC and the metrics each have
+// a Limit. All methods may be called from any goroutine.
+package connlimit
+
+import (
+	"cmp"
+	"errors"
+	"net"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// A Conn is a connection of the server whose limit it is.
+type Conn interface {
+	comparable
+	// IdleSince returns when the connection became idle, in nanoseconds since
+	// 1970, and whether it is: no request is in flight on it.
+	IdleSince() (int64, bool)
+	// CloseIdle closes the connection and reports true, unless a request has
+	// come meanwhile.
+	CloseIdle() bool
+}
+
+// A Limit holds the connections of one server.
+type Limit[C Conn] struct {
+	max     int
+	evicted func(C) // told of each that was closed for another
+
+	mu     sync.Mutex // protects the fields below
+	conns  map[C]struct{}
+	oldest []C       // those that were idle longest at the last look, the oldest last
+	none   time.Time // when nothing was found to be idle
+}
+
+const (
+	// maxOldest is how many connections one look finds, so that looking at all
+	// of them costs little for each.
+	maxOldest = 64
+	// lookPause is how long to wait after a look that found nothing.
+	lookPause = 10 * time.Millisecond
+)
+
+// New returns a limit of so many connections. evicted is called for each that
+// made room for another, and must not call the limit.
+func New[C Conn](limit int, evicted func(C)) *Limit[C] {
+	return &Limit[C]{max: limit, evicted: evicted, conns: make(map[C]struct{})}
+}
+
+// Add makes c one of the connections and reports whether there was room, or
+// could be made.
+func (l *Limit[C]) Add(c C) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.conns) >= l.max && !l.evictLocked() {
+		return false
+	}
+	l.conns[c] = struct{}{}
+	return true
+}
+
+// Remove forgets a connection that is closed.
+func (l *Limit[C]) Remove(c C) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.conns, c)
+}
+
+// Accept is ln.Accept. When the process has no file descriptor left, it closes
+// an idle connection and tries again.
+func (l *Limit[C]) Accept(ln net.Listener) (net.Conn, error) {
+	for {
+		nc, err := ln.Accept()
+		if !errors.Is(err, syscall.EMFILE) && !errors.Is(err, syscall.ENFILE) || !l.evict() {
+			return nc, err
+		}
+	}
+}
+
+func (l *Limit[C]) evict() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.evictLocked()
+}
+
+// evictLocked closes the connection that has been idle longest and reports
+// whether there was one.
+func (l *Limit[C]) evictLocked() bool {
+	for range 2 { // those that are known, and those of a new look
+		for len(l.oldest) > 0 {
+			c := l.oldest[len(l.oldest)-1]
+			l.oldest = l.oldest[:len(l.oldest)-1]
+			if _, open := l.conns[c]; open && c.CloseIdle() {
+				delete(l.conns, c)
+				l.evicted(c)
+				return true
+			}
+		}
+		if now := time.Now(); now.Sub(l.none) > lookPause {
+			if l.lookLocked(); len(l.oldest) == 0 {
+				l.none = now
+			}
+		}
+	}
+	return false
+}
+
+// lookLocked finds the connections that have been idle longest.
+func (l *Limit[C]) lookLocked() {
+	type idle struct {
+		c     C
+		since int64
+	}
+	var all []idle
+	for c := range l.conns {
+		if since, ok := c.IdleSince(); ok {
+			all = append(all, idle{c, since})
+		}
+	}
+	slices.SortFunc(all, func(a, b idle) int { return cmp.Compare(a.since, b.since) })
+	all = all[:min(len(all), maxOldest)]
+	slices.Reverse(all)
+	l.oldest = l.oldest[:0]
+	for _, i := range all {
+		l.oldest = append(l.oldest, i.c)
+	}
+}
