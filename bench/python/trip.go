@@ -62,7 +62,9 @@ func startTrip(ctx context.Context, o options) (_ *trip, err error) {
 			t.close()
 		}
 	}()
-	if t.model, err = b.Open(ctx, backend.Source{Model: cfg.GetName(), Version: 1, Dir: dir, Root: dir}, cfg, model.NewSignature(cfg)); err != nil {
+	probed := b.Probe(backend.Source{Model: cfg.GetName(), Version: 1, Dir: dir, Root: dir})
+	defer probed.Close()
+	if t.model, err = probed.Open(ctx, cfg, model.NewSignature(cfg), nil); err != nil {
 		return nil, err
 	}
 	if t.instance, err = t.model.Start(ctx, backend.Placement{Name: "touch_0_0", Count: 1}); err != nil {

@@ -18,15 +18,51 @@ type Backend interface {
 	// Name is what a configuration's backend field calls it.
 	Name() string
 
-	// Complete fills in what cfg leaves out from the model in src. It may set
-	// max_batch_size, inputs, outputs, the scheduling choice, the transaction
-	// policy and, where cfg has none, the instance groups, and nothing else.
-	// Backends that cannot tell leave cfg alone.
-	Complete(ctx context.Context, src Source, cfg *modelpb.ModelConfig) error
+	// Probe returns the model in src, from which its configuration can be
+	// completed and which can then be opened. It must be closed.
+	Probe(src Source) Probed
+}
 
-	// Open loads the model in src under a complete, normalised and valid
-	// configuration, or says why that cannot be done.
-	Open(ctx context.Context, src Source, cfg *modelpb.ModelConfig, sig *model.Signature) (Model, error)
+// A Probed is a model that is not loaded yet. It belongs to one goroutine.
+type Probed interface {
+	// Complete fills in what cfg leaves out. It may set max_batch_size,
+	// inputs, outputs, the scheduling choice, the transaction policy and, where
+	// cfg has none, the instance groups, and nothing else. Backends that cannot
+	// tell leave cfg alone.
+	Complete(ctx context.Context, cfg *modelpb.ModelConfig) error
+
+	// Open loads the model under a complete, normalised and valid
+	// configuration, or says why that cannot be done. It uses what Complete
+	// has read. The model calls other models through host.
+	Open(ctx context.Context, cfg *modelpb.ModelConfig, sig *model.Signature, host Host) (Model, error)
+
+	// Close frees what Complete has read and Open has not used.
+	Close()
+}
+
+// An Opener is a Probed that has nothing to add to a configuration: only Open
+// does something, and that is the function.
+type Opener func(ctx context.Context, cfg *modelpb.ModelConfig, sig *model.Signature, host Host) (Model, error)
+
+// Complete implements Probed.
+func (Opener) Complete(context.Context, *modelpb.ModelConfig) error { return nil }
+
+// Open implements Probed.
+func (o Opener) Open(ctx context.Context, cfg *modelpb.ModelConfig, sig *model.Signature, host Host) (Model, error) {
+	return o(ctx, cfg, sig, host)
+}
+
+// Close implements Probed.
+func (Opener) Close() {}
+
+// A Host is the server as its models see it. Its methods may be called from
+// many goroutines.
+type Host interface {
+	// Infer runs r on the model and version that r names and fills in its
+	// Response. The model must not be decoupled. Whatever Infer returns, the
+	// caller must Release r, and must have done so before its own instance is
+	// closed.
+	Infer(ctx context.Context, r *infer.Request) error
 }
 
 // A Source says where a version of a model lies.

@@ -29,7 +29,7 @@ func (e *Engine) load(ctx context.Context, src repository.Entry) *entry {
 		m.err = status.Wrap(status.Unavailable, err, "loading was called off: the server is stopping")
 		return m
 	}
-	cfg, chosen, err := e.prepare(ctx, src)
+	cfg, chosen, first, err := e.prepare(ctx, src)
 	m.versions = make(map[int64]versionSlot, len(chosen))
 	if err != nil {
 		e.log.Error("model not loaded", "model", src.Name, "err", err)
@@ -41,6 +41,7 @@ func (e *Engine) load(ctx context.Context, src repository.Entry) *entry {
 		}
 		return m
 	}
+	defer first.Close()
 	sig := model.NewSignature(cfg)
 	counted, err := e.measures(cfg)
 	if err == nil {
@@ -52,7 +53,12 @@ func (e *Engine) load(ctx context.Context, src repository.Entry) *entry {
 		return m
 	}
 	for _, n := range chosen {
-		v, err := e.open(ctx, src, n, cfg, sig, counted)
+		probed := first
+		if n != chosen[0] {
+			probed = e.backends[cfg.GetBackend()].Probe(source(src, n))
+			defer probed.Close()
+		}
+		v, err := e.open(ctx, probed, n, cfg, sig, counted)
 		m.add(n, v, err)
 		if err != nil {
 			e.log.Error("model not loaded", "model", src.Name, "version", n, "err", err)
@@ -63,46 +69,54 @@ func (e *Engine) load(ctx context.Context, src repository.Entry) *entry {
 	return m
 }
 
-// prepare returns the model's complete, normalised and valid configuration and
-// the versions to load. When it is their content that is at fault, and not the
-// model's configuration, it returns those with the error.
-func (e *Engine) prepare(ctx context.Context, src repository.Entry) (*modelpb.ModelConfig, []int64, error) {
+// prepare returns the model's complete, normalised and valid configuration, the
+// versions to load and the first of them as the configuration was completed
+// from it, which the caller must close. When the content of the versions is at
+// fault, and not the model's configuration, it returns their numbers with the
+// error.
+func (e *Engine) prepare(ctx context.Context, src repository.Entry) (_ *modelpb.ModelConfig, _ []int64, _ backend.Probed, err error) {
 	log := e.log.With("model", src.Name)
 	cfg, err := src.Config(e.opt.ConfigName)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	if err := model.Refuse(cfg); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	if fields := model.Ignored(cfg); len(fields) > 0 {
 		log.Warn("the configuration sets fields that Shoal does not act on yet", "fields", strings.Join(fields, "; "))
 	}
 	onDisk, err := src.Versions(func(msg string) { log.Warn(msg) })
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	chosen, missing := repository.Select(cfg.GetVersionPolicy(), onDisk)
 	for _, n := range missing {
 		log.Warn("a version that version_policy names has no folder", "version", n)
 	}
 	if len(chosen) == 0 {
-		return nil, nil, status.Errorf(status.InvalidArgument, "at least one version must be available under the version policy of model '%s'", src.Name)
+		return nil, nil, nil, status.Errorf(status.InvalidArgument, "at least one version must be available under the version policy of model '%s'", src.Name)
 	}
-	first := src.VersionDir(chosen[0])
-	if err := model.InferBackend(cfg, func(name string) bool { _, err := os.Stat(filepath.Join(first, name)); return err == nil }); err != nil {
-		return nil, nil, err
+	dir := src.VersionDir(chosen[0])
+	if err := model.InferBackend(cfg, func(name string) bool { _, err := os.Stat(filepath.Join(dir, name)); return err == nil }); err != nil {
+		return nil, nil, nil, err
 	}
 	b, err := e.backendFor(cfg)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
+	first := b.Probe(source(src, chosen[0]))
+	defer func() {
+		if err != nil {
+			first.Close()
+		}
+	}()
 	if !e.opt.NoAutoComplete {
-		if err := b.Complete(ctx, source(src, chosen[0]), cfg); err != nil {
-			return nil, chosen, err
+		if err := first.Complete(ctx, cfg); err != nil {
+			return nil, chosen, nil, err
 		}
 		if err := model.Refuse(cfg); err != nil { // the model's own code may have set it
-			return nil, chosen, err
+			return nil, chosen, nil, err
 		}
 	}
 	var machine model.NormalizeOptions
@@ -111,9 +125,9 @@ func (e *Engine) prepare(ctx context.Context, src repository.Entry) (*modelpb.Mo
 	}
 	model.Normalize(cfg, machine)
 	if err := model.Validate(cfg, machine); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	return cfg, chosen, nil
+	return cfg, chosen, first, nil
 }
 
 // measures returns the cells that the model's metrics are counted in.
@@ -156,13 +170,9 @@ func readLabels(src repository.Entry, cfg *modelpb.ModelConfig, sig *model.Signa
 }
 
 // open loads one version and starts its instances and scheduler.
-func (e *Engine) open(ctx context.Context, src repository.Entry, n int64, cfg *modelpb.ModelConfig, sig *model.Signature, counted *layouts) (_ *Version, err error) {
+func (e *Engine) open(ctx context.Context, probed backend.Probed, n int64, cfg *modelpb.ModelConfig, sig *model.Signature, counted *layouts) (_ *Version, err error) {
 	begin := time.Now()
-	b, err := e.backendFor(cfg)
-	if err != nil {
-		return nil, err
-	}
-	m, err := b.Open(ctx, source(src, n), cfg, sig)
+	m, err := probed.Open(ctx, cfg, sig, host{e})
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +213,7 @@ func (e *Engine) open(ctx context.Context, src repository.Entry, n int64, cfg *m
 		v.active[len(v.active)-1] = &sched.Limited{Instance: in, Ticket: ticket}
 	}
 	if len(v.active) == 0 {
-		return nil, status.Errorf(status.InvalidArgument, "every instance group of model '%s' is passive, so that nothing would run its requests; take passive from one", src.Name)
+		return nil, status.Errorf(status.InvalidArgument, "every instance group of model '%s' is passive, so that nothing would run its requests; take passive from one", sig.Name)
 	}
 	if v.sched, err = e.startScheduler(cfg, sig, v.active, &v.stats); err != nil {
 		return nil, err

@@ -26,9 +26,11 @@ type ailingModel struct {
 	of *ailing
 }
 
-func (a *ailing) Open(ctx context.Context, src backend.Source, cfg *modelpb.ModelConfig, sig *model.Signature) (backend.Model, error) {
-	m, err := a.Backend.Open(ctx, src, cfg, sig)
-	return ailingModel{m, a}, err
+func (a *ailing) Probe(src backend.Source) backend.Probed {
+	return backend.Opener(func(ctx context.Context, cfg *modelpb.ModelConfig, sig *model.Signature, host backend.Host) (backend.Model, error) {
+		m, err := a.Backend.Probe(src).Open(ctx, cfg, sig, host)
+		return ailingModel{m, a}, err
+	})
 }
 
 func (m ailingModel) Trouble() error {

@@ -16,8 +16,8 @@ import (
 type Fake struct {
 	// OnRun is called for each run; its error fails the batch. It may block.
 	OnRun func(b *infer.Batch) error
-	// OnOpen is called by Open; its error fails it.
-	OnOpen func(src backend.Source) error
+	// OnOpen is called when a model is opened; its error fails that.
+	OnOpen func(src backend.Source, host backend.Host) error
 
 	mu     sync.Mutex // protects the fields below
 	sizes  []int
@@ -28,17 +28,16 @@ type Fake struct {
 // Name implements backend.Backend.
 func (f *Fake) Name() string { return "fake" }
 
-// Complete implements backend.Backend and fills in nothing.
-func (f *Fake) Complete(context.Context, backend.Source, *modelpb.ModelConfig) error { return nil }
-
-// Open implements backend.Backend.
-func (f *Fake) Open(_ context.Context, src backend.Source, _ *modelpb.ModelConfig, _ *model.Signature) (backend.Model, error) {
-	if f.OnOpen != nil {
-		if err := f.OnOpen(src); err != nil {
-			return nil, err
+// Probe implements backend.Backend. The model fills in nothing.
+func (f *Fake) Probe(src backend.Source) backend.Probed {
+	return backend.Opener(func(_ context.Context, _ *modelpb.ModelConfig, _ *model.Signature, host backend.Host) (backend.Model, error) {
+		if f.OnOpen != nil {
+			if err := f.OnOpen(src, host); err != nil {
+				return nil, err
+			}
 		}
-	}
-	return f, nil
+		return f, nil
+	})
 }
 
 // Start implements backend.Model.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -60,7 +61,7 @@ func TestCompleteFillsInWhatTheFileSays(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			b, _ := newBackend(t, nil)
 			cfg := config(t, c.config)
-			if err := b.Complete(t.Context(), write(t, c.model), cfg); err != nil {
+			if err := complete(t, b, write(t, c.model), cfg); err != nil {
 				t.Fatal(err)
 			}
 			want := config(t, c.want)
@@ -71,14 +72,21 @@ func TestCompleteFillsInWhatTheFileSays(t *testing.T) {
 	}
 }
 
+// complete completes a configuration and drops what it learned it from.
+func complete(t *testing.T, b *Backend, src backend.Source, cfg *modelpb.ModelConfig) error {
+	p := b.Probe(src)
+	defer p.Close()
+	return p.Complete(t.Context(), cfg)
+}
+
 func TestDefaultMaxBatchSizeIsASetting(t *testing.T) {
 	b, _ := newBackend(t, map[string]string{"default-max-batch-size": "9"})
 	cfg := config(t, ``)
-	if err := b.Complete(t.Context(), write(t, onnxtest.AddSub(tensor.FP32, 2)), cfg); err != nil || cfg.GetMaxBatchSize() != 9 {
+	if err := complete(t, b, write(t, onnxtest.AddSub(tensor.FP32, 2)), cfg); err != nil || cfg.GetMaxBatchSize() != 9 {
 		t.Errorf("got max_batch_size %d and %v, want 9", cfg.GetMaxBatchSize(), err)
 	}
 	b, _ = newBackend(t, map[string]string{"default-max-batch-size": "many"})
-	err := b.Complete(t.Context(), write(t, onnxtest.AddSub(tensor.FP32, 2)), config(t, ``))
+	err := complete(t, b, write(t, onnxtest.AddSub(tensor.FP32, 2)), config(t, ``))
 	if err == nil || !strings.Contains(err.Error(), "default-max-batch-size=many") {
 		t.Errorf("got %v, want an error that names the setting", err)
 	}
@@ -86,13 +94,12 @@ func TestDefaultMaxBatchSizeIsASetting(t *testing.T) {
 
 func TestOpenTakesTheSessionOfComplete(t *testing.T) {
 	b, _ := newBackend(t, nil)
-	src, cfg := write(t, onnxtest.AddSub(tensor.FP32, 2)), config(t, ``)
-	if err := b.Complete(t.Context(), src, cfg); err != nil {
+	p, cfg := b.Probe(write(t, onnxtest.AddSub(tensor.FP32, 2))).(*probed), config(t, ``)
+	if err := p.Complete(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(src.Dir, "model.onnx")
-	kept := b.pending[path].session
-	m, err := b.Open(t.Context(), src, cfg, model.NewSignature(cfg))
+	kept := p.session
+	m, err := p.Open(t.Context(), cfg, model.NewSignature(cfg), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,19 +107,35 @@ func TestOpenTakesTheSessionOfComplete(t *testing.T) {
 	if got := m.(*loaded).sessions[0].session; got != kept {
 		t.Error("got another session, want the one that Complete made")
 	}
-	if len(b.pending) != 0 {
-		t.Errorf("got %d sessions still kept, want none", len(b.pending))
+	if p.session != nil {
+		t.Error("got a session that the probed model still has, want it to be the loaded model's alone")
 	}
+}
+
+func TestASessionThatIsNotOpenedIsClosed(t *testing.T) {
+	b, _ := newBackend(t, nil)
+	p, cfg := b.Probe(write(t, onnxtest.AddSub(tensor.FP32, 2))).(*probed), config(t, ``)
+	if err := p.Complete(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	s := reflect.ValueOf(p.session).Elem()
+	p.Close()
+	if handle := s.FieldByName("handle").Uint(); handle != 0 {
+		t.Error("got a session that is still open, want it closed")
+	}
+	p.Close() // does nothing
 }
 
 func TestOpenLoadsAFileThatChangedAnew(t *testing.T) {
 	b, _ := newBackend(t, nil)
 	src, cfg := write(t, onnxtest.AddSub(tensor.FP32, 2)), config(t, ``)
-	if err := b.Complete(t.Context(), src, cfg); err != nil {
+	p := b.Probe(src)
+	defer p.Close()
+	if err := p.Complete(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
 	writeFile(t, filepath.Join(src.Dir, "model.onnx"), onnxtest.AddSub(tensor.FP32, 1234).Marshal())
-	_, err := b.Open(t.Context(), src, cfg, model.NewSignature(cfg))
+	_, err := p.Open(t.Context(), cfg, model.NewSignature(cfg), nil)
 	if err == nil || !strings.Contains(err.Error(), "1234") {
 		t.Errorf("got %v, want an error over the new file's shape", err)
 	}
@@ -210,7 +233,7 @@ func TestAMissingLibraryIsOneSentenceThatSaysWhatToDo(t *testing.T) {
 		return "", errors.New("ONNX Runtime's library was not found; run `shoal runtime install`")
 	}})
 	for range 2 {
-		err := b.Complete(t.Context(), write(t, onnxtest.AddSub(tensor.FP32, 2)), config(t, ``))
+		err := complete(t, b, write(t, onnxtest.AddSub(tensor.FP32, 2)), config(t, ``))
 		if status.CodeOf(err) != status.Unavailable || !strings.Contains(status.Public(err), "`shoal runtime install`") {
 			t.Errorf("got %v (%v), want Unavailable with the command", err, status.CodeOf(err))
 		}
@@ -284,13 +307,15 @@ func TestInstancesShareASessionWhenTheyHaveNoThreads(t *testing.T) {
 func TestAFileThatGoesMissingIsAnError(t *testing.T) {
 	b, _ := newBackend(t, nil)
 	src, cfg := write(t, onnxtest.AddSub(tensor.FP32, 2)), config(t, ``)
-	if err := b.Complete(t.Context(), src, cfg); err != nil {
+	p := b.Probe(src)
+	defer p.Close()
+	if err := p.Complete(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Remove(filepath.Join(src.Dir, "model.onnx")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Open(t.Context(), src, cfg, model.NewSignature(cfg)); status.CodeOf(err) != status.Unavailable {
+	if _, err := p.Open(t.Context(), cfg, model.NewSignature(cfg), nil); status.CodeOf(err) != status.Unavailable {
 		t.Errorf("got %v, want Unavailable", err)
 	}
 }

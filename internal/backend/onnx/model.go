@@ -48,16 +48,9 @@ type usedSession struct {
 	users   int
 }
 
-// Open implements backend.Backend.
-func (b *Backend) Open(ctx context.Context, src backend.Source, cfg *modelpb.ModelConfig, sig *model.Signature) (backend.Model, error) {
-	o, err := b.opening(src, cfg)
-	if err != nil {
-		return nil, err
-	}
-	s, err := b.session(o)
-	if err != nil {
-		return nil, err
-	}
+// open returns the model that a session of its first instance runs. It owns the
+// session from then on, also when it fails.
+func open(b *Backend, o opening, s *ort.Session, cfg *modelpb.ModelConfig, sig *model.Signature) (*loaded, error) {
 	m := &loaded{backend: b, opening: o, lib: o.lib, cfg: cfg, sig: sig}
 	p := firstPlacement(cfg)
 	m.sessions = []*usedSession{{session: s, kind: p.Kind, gpu: p.GPU}}
@@ -65,9 +58,7 @@ func (b *Backend) Open(ctx context.Context, src backend.Source, cfg *modelpb.Mod
 		m.Close()
 		return nil, err
 	}
-	o.set.warnUnknown(b.log, src.Model)
-	b.warnOfNeighbours(src, o.path, sig)
-	return m, ctx.Err()
+	return m, nil
 }
 
 // prepare holds the configuration against the graph and works out what every

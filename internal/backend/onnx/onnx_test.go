@@ -62,10 +62,12 @@ func config(t testing.TB, text string) *modelpb.ModelConfig {
 // load completes a configuration and opens the model.
 func load(t testing.TB, b *Backend, src backend.Source, cfg *modelpb.ModelConfig) (*loaded, error) {
 	t.Helper()
-	if err := b.Complete(t.Context(), src, cfg); err != nil {
+	p := b.Probe(src)
+	defer p.Close()
+	if err := p.Complete(t.Context(), cfg); err != nil {
 		return nil, err
 	}
-	m, err := b.Open(t.Context(), src, cfg, model.NewSignature(cfg))
+	m, err := p.Open(t.Context(), cfg, model.NewSignature(cfg), nil)
 	if err != nil {
 		return nil, err
 	}

@@ -14,11 +14,12 @@ import (
 func TestBackend(t *testing.T) {
 	b, _ := newBackend(t, nil)
 	backendtest.Run(t, backendtest.Subject{Open: func(t *testing.T, cfg *modelpb.ModelConfig) (backend.Model, error) {
-		src := write(t, identityFor(cfg))
-		if err := b.Complete(t.Context(), src, cfg); err != nil {
+		p := b.Probe(write(t, identityFor(cfg)))
+		defer p.Close()
+		if err := p.Complete(t.Context(), cfg); err != nil {
 			return nil, err
 		}
-		return b.Open(t.Context(), src, cfg, model.NewSignature(cfg))
+		return p.Open(t.Context(), cfg, model.NewSignature(cfg), nil)
 	}})
 }
 

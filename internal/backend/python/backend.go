@@ -76,9 +76,22 @@ func New(o Options) *Backend {
 // Name implements backend.Backend.
 func (b *Backend) Name() string { return "python" }
 
-// Complete implements backend.Backend. It asks the model's own code, in a worker
-// that lives for this alone.
-func (b *Backend) Complete(ctx context.Context, src backend.Source, cfg *modelpb.ModelConfig) error {
+// Probe implements backend.Backend.
+func (b *Backend) Probe(src backend.Source) backend.Probed { return probed{b, src} }
+
+// A probed is a model that is not loaded yet.
+type probed struct {
+	backend *Backend
+	src     backend.Source
+}
+
+// Close implements backend.Probed. Complete keeps nothing.
+func (probed) Close() {}
+
+// Complete implements backend.Probed. It asks the model's own code, in a worker
+// process that it starts for this alone.
+func (p probed) Complete(ctx context.Context, cfg *modelpb.ModelConfig) error {
+	b, src := p.backend, p.src
 	if !hasToBeAsked(src, cfg) {
 		return nil
 	}

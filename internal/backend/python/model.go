@@ -28,8 +28,9 @@ type loaded struct {
 	workers   worker.Group
 }
 
-// Open implements backend.Backend.
-func (b *Backend) Open(ctx context.Context, src backend.Source, cfg *modelpb.ModelConfig, sig *model.Signature) (backend.Model, error) {
+// Open implements backend.Probed.
+func (p probed) Open(ctx context.Context, cfg *modelpb.ModelConfig, sig *model.Signature, _ backend.Host) (backend.Model, error) {
+	b, src := p.backend, p.src
 	set, err := b.settings(src, cfg)
 	if err != nil {
 		return nil, forModel(src.Model, err)

@@ -57,7 +57,7 @@ func open(t testing.TB, b *Backend, handler string, cfg *modelpb.ModelConfig) (b
 	b.handler = handler
 	src := backend.Source{Model: cfg.GetName(), Version: 1, Dir: dir, Root: dir}
 	model.Normalize(cfg, model.NormalizeOptions{})
-	return b.Open(t.Context(), src, cfg, model.NewSignature(cfg))
+	return b.Probe(src).Open(t.Context(), cfg, model.NewSignature(cfg), nil)
 }
 
 func TestBackendSuite(t *testing.T) {

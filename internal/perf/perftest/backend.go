@@ -26,15 +26,24 @@ type sleeping struct {
 
 func (b sleeping) Name() string { return "sleeping" }
 
-func (b sleeping) Open(ctx context.Context, src backend.Source, cfg *modelpb.ModelConfig, sig *model.Signature) (backend.Model, error) {
-	inner, err := b.Backend.Open(ctx, src, cfg, sig)
+func (b sleeping) Probe(src backend.Source) backend.Probed {
+	return sleepingProbed{b.Backend.Probe(src), b.stalls}
+}
+
+type sleepingProbed struct {
+	backend.Probed
+	stalls *stalls
+}
+
+func (p sleepingProbed) Open(ctx context.Context, cfg *modelpb.ModelConfig, sig *model.Signature, host backend.Host) (backend.Model, error) {
+	inner, err := p.Probed.Open(ctx, cfg, sig, host)
 	if err != nil {
 		return nil, err
 	}
-	m := &sleeper{Model: inner, stalls: b.stalls, rng: rand.New(rand.NewPCG(1, 1))}
-	for name, p := range map[string]*int64{"fixed_us": &m.fixed, "row_us": &m.row, "fail_every": &m.failEvery} {
+	m := &sleeper{Model: inner, stalls: p.stalls, rng: rand.New(rand.NewPCG(1, 1))}
+	for name, to := range map[string]*int64{"fixed_us": &m.fixed, "row_us": &m.row, "fail_every": &m.failEvery} {
 		if text := cfg.GetParameters()[name].GetStringValue(); text != "" {
-			if *p, err = strconv.ParseInt(text, 10, 64); err != nil {
+			if *to, err = strconv.ParseInt(text, 10, 64); err != nil {
 				return nil, fmt.Errorf("parameter %s: %w", name, err)
 			}
 		}

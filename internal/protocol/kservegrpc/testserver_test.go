@@ -184,12 +184,11 @@ type scripted struct {
 }
 
 func (b *scripted) Name() string { return b.name }
-func (b *scripted) Complete(context.Context, backend.Source, *modelpb.ModelConfig) error {
-	return nil
-}
 
-func (b *scripted) Open(context.Context, backend.Source, *modelpb.ModelConfig, *model.Signature) (backend.Model, error) {
-	return b, nil
+func (b *scripted) Probe(backend.Source) backend.Probed {
+	return backend.Opener(func(context.Context, *modelpb.ModelConfig, *model.Signature, backend.Host) (backend.Model, error) {
+		return b, nil
+	})
 }
 
 func (b *scripted) Start(context.Context, backend.Placement) (backend.Instance, error) {

@@ -99,10 +99,10 @@ type arithmetic struct{ name string }
 
 func (a arithmetic) Name() string { return a.name }
 
-func (arithmetic) Complete(context.Context, backend.Source, *modelpb.ModelConfig) error { return nil }
-
-func (arithmetic) Open(_ context.Context, _ backend.Source, _ *modelpb.ModelConfig, sig *model.Signature) (backend.Model, error) {
-	return arithmeticModel{sig}, nil
+func (arithmetic) Probe(backend.Source) backend.Probed {
+	return backend.Opener(func(_ context.Context, _ *modelpb.ModelConfig, sig *model.Signature, _ backend.Host) (backend.Model, error) {
+		return arithmeticModel{sig}, nil
+	})
 }
 
 type arithmeticModel struct{ sig *model.Signature }

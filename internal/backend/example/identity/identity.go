@@ -25,11 +25,10 @@ type Backend struct{}
 // Name implements backend.Backend.
 func (Backend) Name() string { return "identity" }
 
-// Complete implements backend.Backend; there is no model file to learn from.
-func (Backend) Complete(context.Context, backend.Source, *modelpb.ModelConfig) error { return nil }
+// Probe implements backend.Backend; there is no model file to learn from.
+func (Backend) Probe(backend.Source) backend.Probed { return backend.Opener(open) }
 
-// Open implements backend.Backend.
-func (Backend) Open(ctx context.Context, _ backend.Source, cfg *modelpb.ModelConfig, sig *model.Signature) (backend.Model, error) {
+func open(ctx context.Context, cfg *modelpb.ModelConfig, sig *model.Signature, _ backend.Host) (backend.Model, error) {
 	m := &identity{sig: sig, from: make([]int, len(sig.Outputs))}
 	for i := range sig.Outputs {
 		out := &sig.Outputs[i]

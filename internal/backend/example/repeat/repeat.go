@@ -25,8 +25,8 @@ type Backend struct{}
 // Name implements backend.Backend.
 func (Backend) Name() string { return "repeat" }
 
-// Complete implements backend.Backend; there is no model file to learn from.
-func (Backend) Complete(context.Context, backend.Source, *modelpb.ModelConfig) error { return nil }
+// Probe implements backend.Backend; there is no model file to learn from.
+func (Backend) Probe(backend.Source) backend.Probed { return backend.Opener(open) }
 
 // What a model of this backend has, in the order of the instance's fields.
 var (
@@ -34,8 +34,7 @@ var (
 	outputs = []model.Tensor{{Name: "OUT", Type: tensor.Int32}, {Name: "IDX", Type: tensor.Uint32}}
 )
 
-// Open implements backend.Backend.
-func (Backend) Open(_ context.Context, _ backend.Source, cfg *modelpb.ModelConfig, sig *model.Signature) (backend.Model, error) {
+func open(_ context.Context, cfg *modelpb.ModelConfig, sig *model.Signature, _ backend.Host) (backend.Model, error) {
 	if sig.MaxBatch > 0 {
 		return nil, status.Errorf(status.InvalidArgument, "model '%s': repeat backend only supports models with max_batch_size == 0", sig.Name)
 	}

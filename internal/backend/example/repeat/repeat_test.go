@@ -32,7 +32,7 @@ func config() *modelpb.ModelConfig {
 
 func open(t *testing.T, cfg *modelpb.ModelConfig) backend.Instance {
 	t.Helper()
-	m, err := repeat.Backend{}.Open(t.Context(), backend.Source{}, cfg, model.NewSignature(cfg))
+	m, err := repeat.Backend{}.Probe(backend.Source{}).Open(t.Context(), cfg, model.NewSignature(cfg), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func TestOpenRefusesOtherModels(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			cfg := config()
 			c.change(cfg)
-			_, err := repeat.Backend{}.Open(t.Context(), backend.Source{}, cfg, model.NewSignature(cfg))
+			_, err := repeat.Backend{}.Probe(backend.Source{}).Open(t.Context(), cfg, model.NewSignature(cfg), nil)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want an error with %q", err, c.want)
 			}

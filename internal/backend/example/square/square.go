@@ -25,11 +25,10 @@ type Backend struct{}
 // Name implements backend.Backend.
 func (Backend) Name() string { return "square" }
 
-// Complete implements backend.Backend; there is no model file to learn from.
-func (Backend) Complete(context.Context, backend.Source, *modelpb.ModelConfig) error { return nil }
+// Probe implements backend.Backend; there is no model file to learn from.
+func (Backend) Probe(backend.Source) backend.Probed { return backend.Opener(open) }
 
-// Open implements backend.Backend.
-func (Backend) Open(_ context.Context, _ backend.Source, cfg *modelpb.ModelConfig, sig *model.Signature) (backend.Model, error) {
+func open(_ context.Context, cfg *modelpb.ModelConfig, sig *model.Signature, _ backend.Host) (backend.Model, error) {
 	one := tensor.Shape{1}
 	if len(sig.Inputs) != 1 || sig.Inputs[0].Name != "IN" || sig.Inputs[0].Type != tensor.Int32 || !sig.Inputs[0].Dims.Equal(one) ||
 		len(sig.Outputs) != 1 || sig.Outputs[0].Name != "OUT" || sig.Outputs[0].Type != tensor.Int32 || !sig.Outputs[0].Dims.Equal(one) {

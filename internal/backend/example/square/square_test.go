@@ -36,7 +36,7 @@ func config(parameters map[string]string) *modelpb.ModelConfig {
 // when the instance is closed.
 func run(t *testing.T, cfg *modelpb.ModelConfig, n int32) (*infer.Stream, func() []infer.Delivery) {
 	t.Helper()
-	m, err := square.Backend{}.Open(t.Context(), backend.Source{}, cfg, model.NewSignature(cfg))
+	m, err := square.Backend{}.Probe(backend.Source{}).Open(t.Context(), cfg, model.NewSignature(cfg), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestOpenRefusesOtherModels(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			cfg := config(nil)
 			c.change(cfg)
-			_, err := square.Backend{}.Open(t.Context(), backend.Source{}, cfg, model.NewSignature(cfg))
+			_, err := square.Backend{}.Probe(backend.Source{}).Open(t.Context(), cfg, model.NewSignature(cfg), nil)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want an error with %q", err, c.want)
 			}
