@@ -50,7 +50,42 @@ func Run(ctx context.Context, s *peer.Server, l Load) (Sample, error) {
 			return Sample{}, err
 		}
 	}
-	statsBefore, err := l.stats(ctx, s.HTTP)
+	return observe(ctx, s, l.Model, func() (Outcome, error) {
+		before, err := load.Watch(os.Getpid()).CPU()
+		if err != nil {
+			return Outcome{}, err
+		}
+		result, err := g.Run(ctx, load.Limit{Duration: l.Duration})
+		if err != nil {
+			return Outcome{}, err
+		}
+		after, err := load.Watch(os.Getpid()).CPU()
+		if err != nil {
+			return Outcome{}, err
+		}
+		if result.Failed() > 0 {
+			return Outcome{}, fmt.Errorf("%d of %d requests failed: %v, such as: %w",
+				result.Failed(), result.Failed()+result.Requests, result.Errors, result.FirstError)
+		}
+		return Outcome{
+			Requests: result.Requests, Throughput: result.Throughput(), ClientCPU: after - before,
+			P50: result.Latency.Quantile(0.5), P95: result.Latency.Quantile(0.95), P99: result.Latency.Quantile(0.99),
+		}, nil
+	})
+}
+
+// An Outcome is what a load generator has seen of a run.
+type Outcome struct {
+	Requests      int64
+	Throughput    float64       // requests answered a second
+	ClientCPU     time.Duration // of the generator
+	P50, P95, P99 time.Duration
+}
+
+// observe reads the server's clocks and the model's statistics before and after
+// run, which loads the server.
+func observe(ctx context.Context, s *peer.Server, model string, run func() (Outcome, error)) (Sample, error) {
+	statsBefore, err := statsOf(ctx, s.HTTP, model)
 	if err != nil {
 		return Sample{}, err
 	}
@@ -58,61 +93,56 @@ func Run(ctx context.Context, s *peer.Server, l Load) (Sample, error) {
 	if err != nil {
 		return Sample{}, err
 	}
-	result, err := g.Run(ctx, load.Limit{Duration: l.Duration})
+	o, err := run()
 	if err != nil {
-		return Sample{}, err
+		return Sample{}, fmt.Errorf("%s, %s: %w", s.Name, model, err)
 	}
 	after, err := readClocks(s)
 	if err != nil {
 		return Sample{}, err
 	}
-	statsAfter, err := l.stats(ctx, s.HTTP)
+	statsAfter, err := statsOf(ctx, s.HTTP, model)
 	if err != nil {
 		return Sample{}, err
 	}
-	if result.Failed() > 0 {
-		return Sample{}, fmt.Errorf("%s, %s: %d of %d requests failed: %v, such as: %w",
-			s.Name, l.Model, result.Failed(), result.Failed()+result.Requests, result.Errors, result.FirstError)
-	}
-	n := float64(result.Requests)
+	n := float64(o.Requests)
 	meanBatch, queue := statsAfter.since(statsBefore)
 	return Sample{
-		Requests:   result.Requests,
+		Requests:   o.Requests,
 		CPU:        micros(after.server-before.server) / n,
 		WorkerCPU:  micros(after.workers-before.workers) / n,
-		ClientCPU:  micros(after.client-before.client) / n,
-		P50:        micros(result.Latency.Quantile(0.5)),
-		P95:        micros(result.Latency.Quantile(0.95)),
-		P99:        micros(result.Latency.Quantile(0.99)),
-		Throughput: result.Throughput(),
+		ClientCPU:  micros(o.ClientCPU) / n,
+		P50:        micros(o.P50),
+		P95:        micros(o.P95),
+		P99:        micros(o.P99),
+		Throughput: o.Throughput,
 		MeanBatch:  meanBatch,
 		Queue:      queue,
 	}, nil
 }
 
-// stats reads the statistics of the load's model, if it has any.
-func (l Load) stats(ctx context.Context, address string) (stats, error) {
-	if l.Model == "" {
+// statsOf reads the statistics of a model, if it has a name.
+func statsOf(ctx context.Context, address, model string) (stats, error) {
+	if model == "" {
 		return stats{}, nil
 	}
-	return readStats(ctx, address, l.Model)
+	return readStats(ctx, address, model)
 }
 
-// clocks are the CPU times of the processes that take part.
-type clocks struct{ server, workers, client time.Duration }
+// clocks are the CPU times of a server's processes.
+type clocks struct{ server, workers time.Duration }
 
 // readClocks reads what is known: of a server that somebody else started the
 // process is not.
 func readClocks(s *peer.Server) (clocks, error) {
-	client, err := load.Watch(os.Getpid()).CPU()
-	if err != nil || s.Process == (load.Process{}) {
-		return clocks{client: client}, err
+	if s.Process == (load.Process{}) {
+		return clocks{}, nil
 	}
 	server, err := s.Process.CPU()
 	if err != nil {
 		return clocks{}, fmt.Errorf("%s: %w", s.Name, err)
 	}
-	return clocks{server: server, workers: load.CPU(s.Workers), client: client}, nil
+	return clocks{server: server, workers: load.CPU(s.Workers)}, nil
 }
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }

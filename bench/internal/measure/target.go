@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"math"
 
+	"google.golang.org/protobuf/proto"
+
 	"shoal/bench/internal/peer"
 	"shoal/internal/load"
+	"shoal/internal/protocol/kservegrpc/inferencepb"
 )
 
 // Binary returns a target that sends the model's inputs as bytes over HTTP and
@@ -14,6 +17,29 @@ import (
 func Binary(address string, m peer.Model) (load.Target, error) {
 	header, body, err := load.BinaryInfer(m.Inputs...)
 	return load.NewHTTP(address, load.InferPath(m.Name), header, body, numbers(m.Answer)), err
+}
+
+// GRPC returns a target that sends the model's inputs over gRPC and checks that an
+// answer has as many bytes as the model's outputs.
+func GRPC(address string, m peer.Model) (load.Target, error) {
+	request, err := load.GRPCInfer(m.Name, m.Inputs...)
+	if err != nil {
+		return nil, err
+	}
+	return load.NewH2(address, request, func(message []byte) error {
+		var answer inferencepb.ModelInferResponse
+		if err := proto.Unmarshal(message, &answer); err != nil {
+			return err
+		}
+		n := 0
+		for _, raw := range answer.GetRawOutputContents() {
+			n += len(raw)
+		}
+		if n != 4*m.Answer {
+			return fmt.Errorf("the answer has %d bytes of outputs, want %d", n, 4*m.Answer)
+		}
+		return nil
+	})
 }
 
 // numbers returns a check that an answer ends with n finite numbers after its
