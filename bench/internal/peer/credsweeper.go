@@ -1,28 +1,19 @@
 package peer
 
 import (
-	"archive/zip"
-	"crypto/sha256"
-	"encoding/hex"
-	"errors"
-	"fmt"
-	"io"
 	"math/rand/v2"
-	"os"
-	"os/exec"
-	"path/filepath"
 
 	"shoal/internal/load"
 )
 
 // The credsweeper package on PyPI (MIT licence) brings a trained LSTM that says
 // whether a line of text leaks a secret.
-const (
-	credsweeperPackage = "credsweeper==1.19.5"
-	credsweeperWheel   = "credsweeper-1.19.5-py3-none-any.whl"
-	credsweeperPath    = "credsweeper/ml_model/ml_model.onnx"
-	credsweeperSHA256  = "ae6155800a46c24c86b5d147c1214f775d047bc2f5c2f97b4640b8ee022fec28"
-)
+var credsweeper = packaged{
+	requirement: "credsweeper==1.19.5",
+	wheel:       "credsweeper-1.19.5-py3-none-any.whl",
+	path:        "credsweeper/ml_model/ml_model.onnx",
+	sha256:      "ae6155800a46c24c86b5d147c1214f775d047bc2f5c2f97b4640b8ee022fec28",
+}
 
 const credsweeperPorts = `input [
   { name: "line_input" data_type: TYPE_FP32 dims: [ 128, 101 ] },
@@ -37,12 +28,12 @@ output [ { name: "prediction" data_type: TYPE_FP32 dims: [ 1 ] } ]
 // through pip into the folder work, once.
 func Credsweeper(work string) Model {
 	return Model{
-		Name: "credsweeper", MaxBatch: 32, Instances: 1, Tensors: credsweeperPorts, Settings: oneThread,
+		Name: "credsweeper", MaxBatch: 32, Instances: 1, Tensors: credsweeperPorts, Settings: OneThread,
 		Inputs: []load.Tensor{
 			oneHot("line_input", 128, 101), oneHot("value_input", 64, 101), oneHot("variable_input", 64, 101), Random("feature_input", 529),
 		},
 		Answer: 1,
-		ONNX:   func() ([]byte, error) { return credsweeperFile(work) },
+		ONNX:   func() ([]byte, error) { return credsweeper.file(work) },
 	}
 }
 
@@ -56,34 +47,4 @@ func oneHot(name string, length, alphabet int64) load.Tensor {
 		t.Data[i*alphabet+rng.Int64N(alphabet)] = 1
 	}
 	return t
-}
-
-// credsweeperFile returns the model file, from the wheel in work or from one
-// that pip downloads.
-func credsweeperFile(work string) ([]byte, error) {
-	wheel := filepath.Join(work, credsweeperWheel)
-	if _, err := os.Stat(wheel); errors.Is(err, os.ErrNotExist) {
-		pip := exec.Command("python3", "-m", "pip", "download", "--quiet", "--no-deps", "--dest", work, credsweeperPackage)
-		if out, err := pip.CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("%s: %w\n%s", pip, err, out)
-		}
-	}
-	z, err := zip.OpenReader(wheel)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w; remove it to fetch it again", wheel, err)
-	}
-	defer z.Close()
-	f, err := z.Open(credsweeperPath)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", wheel, err)
-	}
-	defer f.Close()
-	b, err := io.ReadAll(f)
-	if err != nil {
-		return nil, err
-	}
-	if sum := sha256.Sum256(b); hex.EncodeToString(sum[:]) != credsweeperSHA256 {
-		return nil, fmt.Errorf("%s in %s: got SHA-256 %x, want %s", credsweeperPath, wheel, sum, credsweeperSHA256)
-	}
-	return b, nil
 }

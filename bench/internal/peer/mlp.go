@@ -16,21 +16,23 @@ import (
 // them once.
 var mlpWidths = []int{256, 1024, 1024, 1024, 1024, 16}
 
-// oneThread keeps an instance on one core, so that what batching gains is not
-// mixed with what more threads gain.
-const oneThread = "parameters [ { key: \"intra_op_thread_count\" value: { string_value: \"1\" } } ]\n"
-
-var mlpFile = sync.OnceValue(func() []byte { return mlp(mlpWidths) })
+// OneThread are lines of config.pbtxt that keep an instance on one core, so that
+// what batching gains is not mixed with what more threads gain.
+const OneThread = "parameters [ { key: \"intra_op_thread_count\" value: { string_value: \"1\" } } ]\n"
 
 // MLP returns a multilayer perceptron, 256 to 4 x 1024 to 16, that runs on one
-// thread. Its weights are random and the same every time. Triton's package has
-// no backend for it.
-func MLP() Model {
-	in, out := mlpWidths[0], mlpWidths[len(mlpWidths)-1]
+// thread. Triton's package has no backend for it.
+func MLP() Model { return Dense("mlp", mlpWidths...) }
+
+// Dense returns a multilayer perceptron with layers of these widths, the input's
+// first, that runs on one thread. Its weights are random and the same every time.
+func Dense(name string, widths ...int) Model {
+	in, out := widths[0], widths[len(widths)-1]
+	file := sync.OnceValue(func() []byte { return mlp(widths) })
 	return Model{
-		Name: "mlp", MaxBatch: 64, Instances: 1, Tensors: Ports(Input, in, Output, out), Settings: oneThread,
+		Name: name, MaxBatch: 64, Instances: 1, Tensors: Ports(Input, in, Output, out), Settings: OneThread,
 		Inputs: []load.Tensor{Random(Input, int64(in))}, Answer: out,
-		ONNX: func() ([]byte, error) { return mlpFile(), nil },
+		ONNX: func() ([]byte, error) { return file(), nil },
 	}
 }
 

@@ -53,12 +53,12 @@ func TestMLPIsTheSameEveryTime(t *testing.T) {
 
 func TestCredsweeperRefusesAnotherFile(t *testing.T) {
 	work := t.TempDir()
-	f, err := os.Create(filepath.Join(work, credsweeperWheel)) // so pip is not asked
+	f, err := os.Create(filepath.Join(work, credsweeper.wheel)) // so pip is not asked
 	if err != nil {
 		t.Fatal(err)
 	}
 	z := zip.NewWriter(f)
-	entry, err := z.Create(credsweeperPath)
+	entry, err := z.Create(credsweeper.path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestCredsweeperRefusesAnotherFile(t *testing.T) {
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Credsweeper(work).ONNX(); err == nil || !strings.Contains(err.Error(), "want "+credsweeperSHA256) {
+	if _, err := Credsweeper(work).ONNX(); err == nil || !strings.Contains(err.Error(), "want "+credsweeper.sha256) {
 		t.Errorf("got %v, want an error that names the hash", err)
 	}
 }
@@ -86,5 +86,26 @@ func TestOneHotHasOneOneInEachRow(t *testing.T) {
 		if sum != 1 {
 			t.Errorf("row %d: got a sum of %v, want 1", i, sum)
 		}
+	}
+}
+
+func TestModelsOfOneFileShareIt(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "models")
+	dense := Dense("dense", 4, 2)
+	if err := WriteShoal(dir, dense, dense.As("again", 2, ""), Small); err != nil {
+		t.Fatal(err)
+	}
+	file := func(name string) os.FileInfo {
+		info, err := os.Stat(filepath.Join(dir, name, "1", "model.onnx"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info
+	}
+	if !os.SameFile(file("dense"), file("again")) {
+		t.Error("got two files of one model, want one")
+	}
+	if os.SameFile(file("dense"), file("identity")) {
+		t.Error("got one file of two models, want two")
 	}
 }

@@ -1,12 +1,14 @@
 package peer
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
 )
 
-// WriteShoal makes dir anew as a repository of the models for Shoal.
+// WriteShoal makes dir anew as a repository of the models for Shoal, or for a
+// Triton with an ONNX Runtime backend.
 func WriteShoal(dir string, models ...Model) error {
 	return writeRepository(dir, "onnxruntime", "model.onnx", models, func(m Model) ([]byte, error) { return m.ONNX() })
 }
@@ -30,6 +32,8 @@ func writeRepository(dir, backend, file string, models []Model, content func(Mod
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
+	var before []byte // of the model before, which lies at path
+	var path string
 	for _, m := range models {
 		b, err := content(m)
 		if err != nil {
@@ -42,7 +46,14 @@ func writeRepository(dir, backend, file string, models []Model, content func(Mod
 		if err := os.WriteFile(filepath.Join(dir, m.Name, "config.pbtxt"), []byte(m.config(backend)), 0o644); err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(version, file), b, 0o644); err != nil {
+		// Models that differ in their settings share a file: it may be large.
+		if to := filepath.Join(version, file); before != nil && bytes.Equal(b, before) {
+			err = os.Link(path, to)
+		} else {
+			before, path = b, to
+			err = os.WriteFile(to, b, 0o644)
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -45,6 +45,33 @@ func Triton(venv, work string, models ...Model) (Command, error) {
 	}, nil
 }
 
+// TritonONNX returns the command that serves the models with a tritonserver and a
+// folder of backends that has its ONNX Runtime backend. Its repository and log
+// are made under work. The libraries of the package nvidia-pytriton are found
+// when the server is the one in it.
+func TritonONNX(server, backends, work string, models ...Model) (Command, error) {
+	backend := filepath.Join(backends, "onnxruntime", "libtriton_onnxruntime.so")
+	for _, file := range []string{server, backend} {
+		if _, err := os.Stat(file); err != nil {
+			return Command{}, fmt.Errorf("%w; --tritonserver names the server, --backends the folder with onnxruntime/libtriton_onnxruntime.so", err)
+		}
+	}
+	repository := filepath.Join(work, "triton-onnx-models")
+	if err := WriteShoal(repository, models...); err != nil {
+		return Command{}, err
+	}
+	c := Command{
+		Name: "triton",
+		Args: []string{server, "--model-repository", repository, "--backend-directory", backends},
+		Log:  filepath.Join(work, "triton.log"),
+	}
+	libraries := filepath.Join(filepath.Dir(server), "..", "..", "..", "nvidia_pytriton.libs")
+	if _, err := os.Stat(libraries); err == nil {
+		c.Env = []string{"LD_LIBRARY_PATH=" + libraries}
+	}
+	return c, nil
+}
+
 // sitePackages finds the folder of a virtual environment's packages and the
 // version of its Python, such as "3.11".
 func sitePackages(venv string) (dir, version string, err error) {

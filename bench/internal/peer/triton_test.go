@@ -55,3 +55,29 @@ func TestTritonWithoutItsPackageSaysHowToGetIt(t *testing.T) {
 		t.Errorf("got %v, want the command that installs it", err)
 	}
 }
+
+func TestTritonONNXNeedsItsBackend(t *testing.T) {
+	venv, backends, work := fakeVenv(t), t.TempDir(), t.TempDir()
+	server := filepath.Join(venv, "lib/python3.11/site-packages/pytriton/tritonserver/bin/tritonserver")
+	if _, err := TritonONNX(server, backends, work, MLP()); err == nil || !strings.Contains(err.Error(), "--backends") {
+		t.Errorf("got %v, want an error that names --backends", err)
+	}
+	for _, dir := range []string{filepath.Join(backends, "onnxruntime"), filepath.Join(venv, "lib/python3.11/site-packages/nvidia_pytriton.libs")} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(backends, "onnxruntime", "libtriton_onnxruntime.so"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c, err := TritonONNX(server, backends, work, MLP())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Env) != 1 || !strings.HasSuffix(c.Env[0], "/nvidia_pytriton.libs") {
+		t.Errorf("got the environment %q, want the libraries of the package", c.Env)
+	}
+	if _, err := os.Stat(filepath.Join(work, "triton-onnx-models/mlp/1/model.onnx")); err != nil {
+		t.Errorf("got %v, want the MLP among the models", err)
+	}
+}
