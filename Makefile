@@ -21,7 +21,7 @@ export CGO_ENABLED ?= 0
 
 .DEFAULT_GOAL := help
 .PHONY: help build cross run test test-go test-python test-e2e runtime check race fuzz lint fmt golden generate install \
-	attack stress soak soak-python perf-criteria profile bench-overload bench-size bench-triton bench-perf bench-ladder bench-batcher bench-python bench-go clean
+	attack stress soak soak-python perf-criteria profile bench-overload bench-size bench-triton bench-perf bench-ladder bench-models bench-batcher bench-python bench-go clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -135,6 +135,9 @@ bench-size: runtime $(TRITON)/.done ## start time, memory and binary beside a re
 
 bench-ladder: runtime ## what dynamic batching and a second instance bring, with a plot
 	$(GO) run ./bench/ladder $(ARGS)
+
+bench-models: runtime ## batching on models of many costs, beside the best static setting, ONNX Runtime alone and a tritonserver that you name; takes hours: ARGS=--quick
+	$(GO) run ./bench/models $(ARGS)
 
 bench-batcher: ## what the batcher alone costs a request
 	$(GO) run -pgo=cmd/shoal/default.pgo ./bench/batcher $(ARGS)
