@@ -45,7 +45,7 @@ type conn struct {
 	pings   pings
 	meter   meter
 
-	watch   watch        // belongs to the goroutine that looks at all connections
+	watch   watch        // protected by the server's looking
 	written atomic.Int64 // bytes that the socket has taken
 
 	mu        sync.Mutex // protects the fields below

@@ -318,23 +318,23 @@ func TestRealClientPaysForItsFrames(t *testing.T) {
 	s.addr = inner.Addr()
 	for name, play := range map[string]func(conn *grpc.ClientConn) (paid int){
 		"small calls": func(conn *grpc.ClientConn) int {
-			for range 2000 {
+			for range 1000 {
 				if _, err := call1(testContext(t), conn, "Say", []byte("x")); err != nil {
 					t.Fatal(err)
 				}
 			}
-			return 2000 * businessCall
+			return 1000 * businessCall
 		},
 		"large calls": func(conn *grpc.ClientConn) int {
-			for range 20 {
+			for range 8 {
 				if _, err := call1(testContext(t), conn, "Say", make([]byte, 4<<20)); err != nil {
 					t.Fatal(err)
 				}
 			}
-			return 20*businessCall + 20<<22/businessBytes
+			return 8*businessCall + 8<<22/businessBytes
 		},
-		"a stream of small messages": func(conn *grpc.ClientConn) int { return converse(t, conn, 5000, 1) },
-		"a stream of large messages": func(conn *grpc.ClientConn) int { return converse(t, conn, 100, 1<<20) },
+		"a stream of small messages": func(conn *grpc.ClientConn) int { return converse(t, conn, 1000, 1) },
+		"a stream of large messages": func(conn *grpc.ClientConn) int { return converse(t, conn, 20, 1<<20) },
 	} {
 		l.mu.Lock()
 		l.sent.Reset()

@@ -126,6 +126,7 @@ type Server struct {
 	methods  map[string]*method // by their full name
 	workers  workers
 	limit    *connlimit.Limit[*conn]
+	looking  sync.Mutex     // held while connections are looked at
 	handlers sync.WaitGroup // calls that run, on connections or cut off from them
 
 	mu        sync.Mutex // protects the fields below

@@ -11,8 +11,8 @@ import (
 	"shoal/internal/reject"
 )
 
-// A watch is what is known of how a connection moves. It belongs to the
-// goroutine that looks at all connections.
+// A watch is what is known of how a connection moves. The server's mutex
+// looking protects it: each listener has a goroutine that looks.
 type watch struct {
 	header  uint64    // what the reader was waiting for when it was looked at last
 	since   time.Time // and when that was first seen
@@ -42,10 +42,12 @@ func (s *Server) watch(done <-chan struct{}) {
 			conns = append(conns, c)
 		}
 		s.mu.Unlock()
+		s.looking.Lock()
 		now := time.Now()
 		for _, c := range conns {
 			c.look(now)
 		}
+		s.looking.Unlock()
 		clear(conns)
 		conns = conns[:0]
 	}
