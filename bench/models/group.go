@@ -91,7 +91,7 @@ func startServers(ctx context.Context, o options, g group) (shoal, triton *peer.
 	command.Args = append(command.Args, "--onnxruntime-library", o.library)
 	var cpus []int
 	if o.pin {
-		server, client := halves(runtime.NumCPU())
+		server, client := peer.Halves(runtime.NumCPU())
 		cpus = server
 		if err := peer.PinSelf(client); err != nil {
 			return nil, nil, err
@@ -113,19 +113,6 @@ func startServers(ctx context.Context, o options, g group) (shoal, triton *peer.
 
 func staticModel(g group, i int, s static) peer.Model {
 	return g.model.As(fmt.Sprintf("%s_static%d", g.model.Name, i), g.setting.instances, s.batching())
-}
-
-// halves splits the cores between servers and clients; a single one they share.
-func halves(n int) (server, client []int) {
-	for i := range n {
-		if n < 2 || i < n/2 {
-			server = append(server, i)
-		}
-		if n < 2 || i >= n/2 {
-			client = append(client, i)
-		}
-	}
-	return server, client
 }
 
 // A runner measures the cells of a group.

@@ -208,12 +208,3 @@ func TestAloneSaysWhatBatchesCost(t *testing.T) {
 		t.Errorf("got %d rows as the best batch, want 2", got.Rows)
 	}
 }
-
-func TestHalvesShareCores(t *testing.T) {
-	if server, client := halves(1); len(server) != 1 || len(client) != 1 {
-		t.Errorf("got %v and %v, want the one core for both", server, client)
-	}
-	if server, client := halves(4); len(server) != 2 || client[0] != 2 {
-		t.Errorf("got %v and %v, want two each", server, client)
-	}
-}

@@ -9,9 +9,9 @@ import (
 
 func TestCompareJudgesTheMedianOfTheRoundsRatios(t *testing.T) {
 	rounds := []pair{ // the machine slows down: medians of the figures would mislead
-		{Shoal: measure.Sample{CPU: 10, P50: 80}, Triton: measure.Sample{CPU: 40, P50: 100}},
-		{Shoal: measure.Sample{CPU: 40, P50: 70}, Triton: measure.Sample{CPU: 100, P50: 100}},
-		{Shoal: measure.Sample{CPU: 90, P50: 60}, Triton: measure.Sample{CPU: 300, P50: 100}},
+		{Shoal: measure.Sample{CPU: 10, P50: 80, P99: 10}, Triton: measure.Sample{CPU: 40, P50: 100, P99: 10}},
+		{Shoal: measure.Sample{CPU: 40, P50: 70, P99: 10}, Triton: measure.Sample{CPU: 100, P50: 100, P99: 10}},
+		{Shoal: measure.Sample{CPU: 90, P50: 60, P99: 10}, Triton: measure.Sample{CPU: 300, P50: 100, P99: 10}},
 	}
 	tests := []struct {
 		name string
@@ -26,7 +26,7 @@ func TestCompareJudgesTheMedianOfTheRoundsRatios(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got := compare(tt.row, rounds)
+			got := compare(tt.row, rounds, pinnedP99)
 			if got.Ratio != tt.want || got.Pass != tt.pass {
 				t.Errorf("got ratio %v, pass %v, want %v, %v", got.Ratio, got.Pass, tt.want, tt.pass)
 			}
@@ -37,11 +37,20 @@ func TestCompareJudgesTheMedianOfTheRoundsRatios(t *testing.T) {
 	}
 }
 
+func TestTailIsAGateOfEveryRow(t *testing.T) {
+	rounds := []pair{{Shoal: measure.Sample{CPU: 1, P50: 1, P99: 15}, Triton: measure.Sample{CPU: 10, P50: 10, P99: 10}}}
+	for limit, pass := range map[float64]bool{sharedP99: true, pinnedP99: false} {
+		if got := compare(row{jsonSmall, 16, cpu, 0.35}, rounds, limit); got.Pass != pass || got.P99Ratio != 1.5 {
+			t.Errorf("limit %v: got pass %v at a p99 of %v of Triton's, want %v at 1.5", limit, got.Pass, got.P99Ratio, pass)
+		}
+	}
+}
+
 func TestMissedRowsAreNamedInTheTable(t *testing.T) {
-	even := []pair{{Shoal: measure.Sample{CPU: 1, P50: 1}, Triton: measure.Sample{CPU: 1, P50: 1}}}
+	even := []pair{{Shoal: measure.Sample{CPU: 1, P50: 1, P99: 10}, Triton: measure.Sample{CPU: 1, P50: 1, P99: 10}}}
 	r := results{Rows: []comparison{
-		compare(row{jsonSmall, 16, cpu, 0.35}, even),
-		compare(row{grpcBig, 8, cpu, 1.1}, even),
+		compare(row{jsonSmall, 16, cpu, 0.35}, even, pinnedP99),
+		compare(row{grpcBig, 8, cpu, 1.1}, even, pinnedP99),
 	}}
 	if got := strings.Join(r.missed(), " "); got != "http-json-c16" {
 		t.Errorf("got %q, want http-json-c16", got)
@@ -115,15 +124,5 @@ func TestModelsAreServedOnce(t *testing.T) {
 	want := "identity identity_big identity_dynamic identity_delay identity_dynamic_2 mlp mlp_dynamic mlp_dynamic_2"
 	if got := strings.Join(names, " "); got != want {
 		t.Errorf("got %s, want %s", got, want)
-	}
-}
-
-func TestHalvesShareNothingButASingleCore(t *testing.T) {
-	tests := []struct{ cores, server, client int }{{1, 1, 1}, {2, 1, 1}, {3, 1, 2}, {8, 4, 4}}
-	for _, tt := range tests {
-		server, client := halves(tt.cores)
-		if len(server) != tt.server || len(client) != tt.client {
-			t.Errorf("%d cores: got %v and %v, want %d and %d", tt.cores, server, client, tt.server, tt.client)
-		}
 	}
 }

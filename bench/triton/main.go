@@ -64,7 +64,7 @@ func bench(ctx context.Context, o options) (missed []string, err error) {
 		return nil, err
 	}
 	if o.pin {
-		server, client := halves(runtime.NumCPU())
+		server, client := peer.Halves(runtime.NumCPU())
 		r.Pinned = fmt.Sprintf("servers on cores %v, client on %v", server, client)
 		shoal.CPUs, triton.CPUs = server, server
 		if err := peer.PinSelf(client); err != nil {
@@ -137,26 +137,15 @@ func runRows(ctx context.Context, o options, rows []row, shoal, triton *peer.Ser
 				p.Shoal.CPU, p.Triton.CPU, p.Shoal.CPU/p.Triton.CPU, p.Shoal.P50, p.Triton.P50, p.Shoal.P50/p.Triton.P50)
 		}
 	}
+	p99Limit := sharedP99
+	if o.pin {
+		p99Limit = pinnedP99
+	}
 	var all []comparison
 	for i, r := range rows {
-		all = append(all, compare(r, pairs[i]))
+		all = append(all, compare(r, pairs[i], p99Limit))
 	}
 	return all, nil
-}
-
-// halves splits the cores between servers and client; a single one they share.
-func halves(n int) (server, client []int) {
-	if n < 2 {
-		return []int{0}, []int{0}
-	}
-	for i := range n {
-		if i < n/2 {
-			server = append(server, i)
-		} else {
-			client = append(client, i)
-		}
-	}
-	return server, client
 }
 
 func splitWords(s string) []string {

@@ -37,7 +37,7 @@ func (r results) missed() []string {
 // table returns the rows as a table that is Markdown and reads well as text.
 func (r results) table() string {
 	cells := [][]string{{
-		"row", "gate", "ratio", "range", "floor", "",
+		"row", "gate", "ratio", "range", "floor", "p99 ratio", "limit", "",
 		"CPU us/req Shoal", "Triton", "(stub)", "p50 us Shoal", "Triton", "p99 us Shoal", "Triton", "req/s Shoal", "Triton", "mean batch Shoal", "Triton", "client us/req",
 	}}
 	for _, c := range r.Rows {
@@ -47,7 +47,8 @@ func (r results) table() string {
 		}
 		s, t := c.Shoal, c.Triton
 		cells = append(cells, []string{
-			c.Row, string(c.Gate), fmt.Sprintf("%.2f", c.Ratio), fmt.Sprintf("%.2f-%.2f", c.Least, c.Most), fmt.Sprintf("%.2f", c.Floor), verdict,
+			c.Row, string(c.Gate), fmt.Sprintf("%.2f", c.Ratio), fmt.Sprintf("%.2f-%.2f", c.Least, c.Most), fmt.Sprintf("%.2f", c.Floor),
+			fmt.Sprintf("%.2f", c.P99Ratio), fmt.Sprintf("%.2f", c.P99Limit), verdict,
 			fmt.Sprintf("%.1f", s.CPU), fmt.Sprintf("%.1f", t.CPU), fmt.Sprintf("(%.1f)", t.WorkerCPU),
 			fmt.Sprintf("%.0f", s.P50), fmt.Sprintf("%.0f", t.P50), fmt.Sprintf("%.0f", s.P99), fmt.Sprintf("%.0f", t.P99),
 			fmt.Sprintf("%.0f", s.Throughput), fmt.Sprintf("%.0f", t.Throughput), fmt.Sprintf("%.1f", s.MeanBatch), fmt.Sprintf("%.1f", t.MeanBatch), fmt.Sprintf("%.1f", s.ClientCPU),
