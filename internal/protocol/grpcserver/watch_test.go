@@ -124,7 +124,7 @@ func TestSlowClientsAreEnded(t *testing.T) {
 			if _, err := c.conn.Write(b[i : i+1]); err != nil {
 				return
 			}
-			time.Sleep(time.Second)
+			time.Sleep(700 * time.Millisecond) // not when the server looks
 		}
 	}
 	header := func(c *rawClient) []byte {
