@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"shoal/internal/perf"
+	"shoal/internal/perf/result"
 )
 
 // A bench runs the command under test against the fixtures.
@@ -22,13 +22,13 @@ type bench struct {
 
 // A done run is what shoal perf left.
 type done struct {
-	result      *perf.Result
+	result      *result.Result
 	out, stderr string
 	code        int
 }
 
 // level measures a model of the fixtures at one level.
-func (b *bench) level(ctx context.Context, model string, args ...string) (*done, *perf.Level, error) {
+func (b *bench) level(ctx context.Context, model string, args ...string) (*done, *result.Level, error) {
 	d, err := b.perf(ctx, model, args...)
 	if err != nil {
 		return nil, nil, err
@@ -59,7 +59,7 @@ func (b *bench) perfAt(ctx context.Context, s *server, model string, args ...str
 	if err != nil {
 		return d, fmt.Errorf("%w; exit code %d: %s", err, d.code, d.stderr)
 	}
-	d.result, err = perf.ParseResult(data)
+	d.result, err = result.Parse(data)
 	return d, err
 }
 

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"shoal/internal/perf"
 	"shoal/internal/perf/perftest"
+	"shoal/internal/perf/result"
 )
 
 // criteria returns the promises in their order.
@@ -107,7 +107,7 @@ func (b *bench) climb(ctx context.Context, name string) (c climb, err error) {
 
 // apart returns the microseconds by which the parts of the server's latency, with
 // the overhead, differ from the whole.
-func apart(s *perf.ServerStats) float64 {
+func apart(s *result.ServerStats) float64 {
 	if s == nil {
 		return math.Inf(1)
 	}

@@ -9,7 +9,8 @@ import (
 	"syscall"
 	"time"
 
-	"shoal/internal/perf"
+	"shoal/internal/perf/judge"
+	"shoal/internal/perf/result"
 )
 
 func cheap(ctx context.Context, b *bench) (string, bool, error) {
@@ -77,16 +78,16 @@ func compare(ctx context.Context, b *bench) (string, bool, error) {
 			}
 		}
 		verdict := func(before, after *done) string {
-			c, err := perf.Compare(perf.Side{Names: []string{"a"}, Results: []*perf.Result{before.result}}, perf.Side{Names: []string{"b"}, Results: []*perf.Result{after.result}}, 0.03)
+			c, err := judge.Compare(judge.Side{Names: []string{"a"}, Results: []*result.Result{before.result}}, judge.Side{Names: []string{"b"}, Results: []*result.Result{after.result}}, 0.03)
 			if err != nil {
 				return err.Error()
 			}
 			return c.Verdict
 		}
-		if verdict(runs[0], runs[1]) == perf.NoDifference {
+		if verdict(runs[0], runs[1]) == judge.NoDifference {
 			same++
 		}
-		if verdict(runs[0], runs[2]) == perf.Slower {
+		if verdict(runs[0], runs[2]) == judge.Slower {
 			slower++
 		}
 	}

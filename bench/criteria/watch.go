@@ -12,6 +12,7 @@ import (
 	"shoal/internal/load"
 	"shoal/internal/perf"
 	"shoal/internal/perf/live"
+	"shoal/internal/perf/result"
 )
 
 // One run is shown in some of its slices and not in others, in the order off, on,
@@ -40,9 +41,9 @@ type watchSlice struct {
 // comes and goes. It prints the slices.
 func watchSelf(ctx context.Context, address string, mode live.Mode) error {
 	settings := perf.Settings{
-		Service: perf.Triton, Protocol: perf.HTTP, Address: client.Address{Host: address}, Model: "noop",
-		Mode: perf.Concurrency, Range: perf.Range{Start: 16, End: 16, Step: 1, Single: true},
-		Plan: perf.Plan{BatchSize: 1, Mode: perf.TimeWindows, Window: watchTime * 10 / 12, MaxTrials: 1, Stability: 10, MaxOutstanding: 512, MaxErrors: 0.01},
+		Service: perf.Triton, Protocol: result.HTTP, Address: client.Address{Host: address}, Model: "noop",
+		Mode: result.Concurrency, Range: perf.Range{Start: 16, End: 16, Step: 1, Single: true},
+		Plan: result.Plan{BatchSize: 1, Mode: result.TimeWindows, Window: watchTime * 10 / 12, MaxTrials: 1, Stability: 10, MaxOutstanding: 512, MaxErrors: 0.01},
 	}
 	session, err := perf.Open(ctx, settings)
 	if err != nil {
@@ -50,10 +51,10 @@ func watchSelf(ctx context.Context, address string, mode live.Mode) error {
 	}
 	defer func() { _ = session.Close() }()                                                   // only questions go over it
 	s := &switcher{ctx: ctx, settings: &settings, mode: mode, slices: make([]watchSlice, 1)} // the first is off
-	result, err := session.Run(ctx, s)
-	s.show(false, perf.Progress{})
-	if err == nil && result.Cut != "" {
-		err = fmt.Errorf("the run was %s", result.Cut)
+	r, err := session.Run(ctx, s)
+	s.show(false, result.Progress{})
+	if err == nil && r.Cut != "" {
+		err = fmt.Errorf("the run was %s", r.Cut)
 	}
 	if err != nil {
 		return err
@@ -67,7 +68,7 @@ type switcher struct {
 	settings *perf.Settings
 	mode     live.Mode
 	view     *live.View // nil: off
-	observer perf.Observer
+	observer result.Observer
 
 	ticks  int
 	at     time.Duration // where the slice now measured began
@@ -75,17 +76,17 @@ type switcher struct {
 	slices []watchSlice
 }
 
-// Begin implements perf.Observer.
-func (s *switcher) Begin(perf.Load) {}
+// Begin implements result.Observer.
+func (s *switcher) Begin(result.Load) {}
 
-// Window implements perf.Observer.
-func (s *switcher) Window(int, *perf.Window) {}
+// Window implements result.Observer.
+func (s *switcher) Window(int, *result.Window) {}
 
-// End implements perf.Observer.
-func (s *switcher) End(*perf.Level) {}
+// End implements result.Observer.
+func (s *switcher) End(*result.Level) {}
 
-// Progress implements perf.Observer.
-func (s *switcher) Progress(p perf.Progress) {
+// Progress implements result.Observer.
+func (s *switcher) Progress(p result.Progress) {
 	if s.observer != nil {
 		s.observer.Progress(p)
 	}
@@ -106,7 +107,7 @@ func (s *switcher) Progress(p perf.Progress) {
 }
 
 // show opens the view or closes it.
-func (s *switcher) show(on bool, p perf.Progress) {
+func (s *switcher) show(on bool, p result.Progress) {
 	switch {
 	case on && s.view == nil:
 		s.view = live.Start(s.ctx, live.Options{
@@ -126,10 +127,10 @@ func (s *switcher) show(on bool, p perf.Progress) {
 // nobody is an observer that looks at nothing.
 type nobody struct{}
 
-func (nobody) Begin(perf.Load)          {}
-func (nobody) Progress(perf.Progress)   {}
-func (nobody) Window(int, *perf.Window) {}
-func (nobody) End(*perf.Level)          {}
+func (nobody) Begin(result.Load)          {}
+func (nobody) Progress(result.Progress)   {}
+func (nobody) Window(int, *result.Window) {}
+func (nobody) End(*result.Level)          {}
 
 // watch runs watchSelf on a terminal of its own.
 func (b *bench) watch(ctx context.Context, mode live.Mode) ([]watchSlice, error) {

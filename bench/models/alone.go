@@ -10,7 +10,6 @@ import (
 
 	"shoal/bench/internal/peer"
 	"shoal/internal/backend/onnx/ort"
-	"shoal/internal/load"
 	"shoal/internal/tensor"
 )
 
@@ -154,7 +153,7 @@ func newLoop(s *ort.Session, m peer.Model, rows int) (*loop, error) {
 }
 
 // batch returns a tensor with the row of t so many times.
-func (l *loop) batch(t load.Tensor, rows int) (ort.Value, error) {
+func (l *loop) batch(t peer.Tensor, rows int) (ort.Value, error) {
 	shape := append(tensor.Shape{int64(rows)}, t.Shape[1:]...)
 	v, err := l.lib.NewOwnTensor(tensor.FP32, shape)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"shoal/internal/load"
+	"shoal/bench/internal/peer"
 )
 
 // well is an outcome that meets every floor, just.
@@ -131,8 +131,8 @@ func TestChooseTakesRowsByWords(t *testing.T) {
 }
 
 func TestRepeatMakesRowsOfOne(t *testing.T) {
-	got := repeat(load.Tensor{Name: "x", Shape: []int64{1, 2}, Data: []float32{3, 4}}, 2)
-	want := load.Tensor{Name: "x", Shape: []int64{2, 2}, Data: []float32{3, 4, 3, 4}}
+	got := repeat(peer.Tensor{Name: "x", Shape: []int64{1, 2}, Data: []float32{3, 4}}, 2)
+	want := peer.Tensor{Name: "x", Shape: []int64{2, 2}, Data: []float32{3, 4, 3, 4}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("tensor (-want +got):\n%s", diff)
 	}

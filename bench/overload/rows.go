@@ -49,7 +49,7 @@ const (
 func allRows() []row {
 	full := policy(mlpQueue, time.Second)
 	mlp := peer.MLP().As("mlp", 1, full)
-	mlp.Inputs, mlp.Answer = []load.Tensor{repeat(mlp.Inputs[0], mlpRows)}, mlpRows*mlp.Answer
+	mlp.Inputs, mlp.Answer = []peer.Tensor{repeat(mlp.Inputs[0], mlpRows)}, mlpRows*mlp.Answer
 	sleep := sleeping("sleep", policy(4*sleepBatch, time.Second))
 	late := sleeping("late", policy(100_000, waitAtMost))
 	return []row{
@@ -61,7 +61,7 @@ func allRows() []row {
 }
 
 // repeat returns the tensor with its row so many times.
-func repeat(t load.Tensor, rows int) load.Tensor {
+func repeat(t peer.Tensor, rows int) peer.Tensor {
 	t.Shape = append([]int64{int64(rows)}, t.Shape[1:]...)
 	t.Data = slices.Repeat(t.Data, rows)
 	return t
@@ -121,7 +121,7 @@ func choose(rows []row, words []string) ([]row, error) {
 func binary(s *peer.Server, m peer.Model) (load.Target, error) { return measure.Binary(s.HTTP, m) }
 
 func grpc(s *peer.Server, m peer.Model) (load.Target, error) {
-	request, err := load.GRPCInfer(m.Name, m.Inputs...)
+	request, err := m.GRPC()
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"shoal/internal/load"
-	"shoal/internal/perf"
+	"shoal/internal/perf/result"
 )
 
 // A run is what one run of a tool came to. Times are in microseconds.
@@ -31,7 +31,7 @@ type run struct {
 	RSSMB float64 `json:"max_rss_mb"`
 
 	latency *load.Histogram // of all its requests; nil when the tool was not asked for it
-	result  *perf.Result
+	result  *result.Result
 }
 
 // execute runs a tool and returns what it printed and took.
@@ -61,16 +61,16 @@ func ours(ctx context.Context, o options, env []string, prefix []string, args ..
 	if err != nil {
 		return run{}, err
 	}
-	result, err := perf.ParseResult(data)
+	measured, err := result.Parse(data)
 	if err != nil {
 		return run{}, err
 	}
-	if len(result.Levels) != 1 || result.Levels[0].Merged == nil {
+	if len(measured.Levels) != 1 || measured.Levels[0].Merged == nil {
 		return run{}, errors.New("the run has no level")
 	}
-	w := result.Levels[0].Merged
+	w := measured.Levels[0].Merged
 	us := func(q float64) float64 { return float64(w.Latency.Quantile(q)) / 1e3 }
-	r := run{Throughput: w.Throughput(), Requests: float64(w.Requests), P50: us(0.5), P95: us(0.95), P99: us(0.99), RSSMB: rss, latency: w.Latency, result: result}
+	r := run{Throughput: w.Throughput(), Requests: float64(w.Requests), P50: us(0.5), P95: us(0.95), P99: us(0.99), RSSMB: rss, latency: w.Latency, result: measured}
 	r.CPU = float64(cpu.Microseconds()) / r.Requests
 	return r, nil
 }

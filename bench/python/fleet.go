@@ -10,6 +10,7 @@ import (
 
 	"shoal/bench/internal/measure"
 	"shoal/bench/internal/peer"
+	"shoal/internal/client"
 	"shoal/internal/load"
 )
 
@@ -161,13 +162,13 @@ func (f *fleet) target(name, kind string, s *peer.Server) (load.Target, error) {
 	m := models[kind]
 	same := f.answers[kind]
 	if kind == loadTritonGRPC {
-		request, err := load.GRPCInfer(m.Name, m.Inputs...)
+		request, err := m.GRPC()
 		return load.NewGRPC(s.GRPC, request, same.grpc), err
 	}
 	if speaksKServe(name) {
-		header, body, err := load.BinaryInfer(m.Inputs...)
-		return load.NewHTTP(s.HTTP, load.InferPath(m.Name), header, body, same.binary), err
+		path, header, body, err := m.HTTP(client.Binary)
+		return load.NewHTTP(s.HTTP, path, header, body, same.binary), err
 	}
-	header := []string{"Content-Type: application/octet-stream"}
+	header := []client.Header{{Name: "Content-Type", Value: "application/octet-stream"}}
 	return load.NewHTTP(s.HTTP, "/infer", header, m.Inputs[0].Raw(), same.raw), nil
 }

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 
 	"shoal/bench/internal/peer"
-	"shoal/internal/load"
 )
 
 // files has the other servers' programs, the models that all of them share, and
@@ -65,7 +64,7 @@ func batching(name string, width int) peer.Model {
 	return peer.Model{
 		Name: name, MaxBatch: maxBatch, Instances: 1, Settings: "dynamic_batching { }\n",
 		Tensors: peer.Ports(peer.Input, width, peer.Output, answerWidth),
-		Inputs:  []load.Tensor{peer.Random(peer.Input, int64(width))},
+		Inputs:  []peer.Tensor{peer.Random(peer.Input, int64(width))},
 		Python:  source("shoal_" + name + ".py"),
 	}
 }

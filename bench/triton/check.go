@@ -9,14 +9,13 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"shoal/bench/internal/peer"
-	"shoal/internal/load"
 	"shoal/internal/protocol/kservegrpc/inferencepb"
 )
 
 // The checks make sure that what is measured is an inference: the answer has
 // the values that were sent.
 
-func sameJSON(t load.Tensor) func([]byte) error {
+func sameJSON(t peer.Tensor) func([]byte) error {
 	return func(body []byte) error {
 		var answer struct {
 			Outputs []struct {
@@ -34,7 +33,7 @@ func sameJSON(t load.Tensor) func([]byte) error {
 	}
 }
 
-func sameBinary(t load.Tensor) func([]byte) error {
+func sameBinary(t peer.Tensor) func([]byte) error {
 	raw := t.Raw()
 	return func(body []byte) error {
 		head, found := bytes.CutSuffix(body, raw)
@@ -45,7 +44,7 @@ func sameBinary(t load.Tensor) func([]byte) error {
 	}
 }
 
-func sameGRPC(t load.Tensor) func([]byte) error {
+func sameGRPC(t peer.Tensor) func([]byte) error {
 	raw := t.Raw()
 	return func(message []byte) error {
 		var r inferencepb.ModelInferResponse

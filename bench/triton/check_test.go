@@ -6,12 +6,11 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"shoal/bench/internal/peer"
-	"shoal/internal/load"
 	"shoal/internal/protocol/kservegrpc/inferencepb"
 )
 
 func TestChecksTakeTheInputAndNothingElse(t *testing.T) {
-	tensor := load.Tensor{Name: peer.Input, Shape: []int64{1, 2}, Data: []float32{0.5, 0.1}}
+	tensor := peer.Tensor{Name: peer.Input, Shape: []int64{1, 2}, Data: []float32{0.5, 0.1}}
 	grpc := func(raw []byte) string {
 		b, err := proto.Marshal(&inferencepb.ModelInferResponse{RawOutputContents: [][]byte{raw}})
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"shoal/bench/internal/measure"
 	"shoal/bench/internal/peer"
+	"shoal/internal/client"
 	"shoal/internal/load"
 )
 
@@ -126,16 +127,16 @@ func (r row) load(s *peer.Server, warmup, duration time.Duration) (measure.Load,
 }
 
 func jsonTarget(s *peer.Server, m peer.Model) (load.Target, error) {
-	header, body, err := load.JSONInfer(m.Inputs...)
-	return load.NewHTTP(s.HTTP, load.InferPath(m.Name), header, body, sameJSON(m.Inputs[0])), err
+	path, header, body, err := m.HTTP(client.JSON)
+	return load.NewHTTP(s.HTTP, path, header, body, sameJSON(m.Inputs[0])), err
 }
 
 func binaryTarget(s *peer.Server, m peer.Model) (load.Target, error) {
-	header, body, err := load.BinaryInfer(m.Inputs...)
-	return load.NewHTTP(s.HTTP, load.InferPath(m.Name), header, body, sameBinary(m.Inputs[0])), err
+	path, header, body, err := m.HTTP(client.Binary)
+	return load.NewHTTP(s.HTTP, path, header, body, sameBinary(m.Inputs[0])), err
 }
 
 func grpcTarget(s *peer.Server, m peer.Model) (load.Target, error) {
-	request, err := load.GRPCInfer(m.Name, m.Inputs...)
+	request, err := m.GRPC()
 	return load.NewGRPC(s.GRPC, request, sameGRPC(m.Inputs[0])), err
 }

@@ -17,7 +17,7 @@ import (
 // lower floors, and those below its own folder; what stands on one floor does
 // not know its neighbours.
 var floors = [][]string{
-	{"internal/tensor", "internal/connlimit", "internal/reject", "internal/race", "internal/logsink", "internal/histogram", "internal/spelling", "python"},
+	{"internal/tensor", "internal/connlimit", "internal/reject", "internal/race", "internal/timerfd", "internal/logsink", "internal/histogram", "internal/spelling", "python"},
 	{"internal/status"},
 	{"internal/model/modelpb", "internal/shm", "internal/usermetric", "internal/inflight"},
 	{"internal/infer", "internal/model", "internal/worker"},
@@ -30,11 +30,14 @@ var floors = [][]string{
 	{"internal/backend/example/identity", "internal/backend/example/repeat", "internal/backend/example/square", "internal/backend/onnx", "internal/backend/python", "internal/repository"},
 	{"internal/engine"},
 	{"internal/protocol/kservegrpc/inferencepb", "internal/protocol/grpcserver"},
-	{"internal/protocol/kservehttp", "internal/protocol/kservegrpc", "internal/metrics", "internal/demo", "internal/load", "internal/top", "internal/perf/chart"},
-	{"internal/client"},
-	{"internal/perf/input"},
-	{"internal/perf"},
-	{"internal/perf/live", "internal/perf/page", "internal/perf/perftest"},
+	{"internal/protocol/kservehttp", "internal/protocol/kservegrpc", "internal/metrics", "internal/demo", "internal/client", "internal/top", "internal/perf/chart"},
+	{"internal/load", "internal/perf/input"},
+	{"internal/perf/result"},
+	{"internal/perf/judge", "internal/perf/drive", "internal/perf/live"},
+	{"internal/perf/report", "internal/perf"},
+	{"internal/perf/page", "internal/perf/perftest"},
+	{"internal/cli/command"},
+	{"internal/cli/perfcmd"},
 	{"internal/cli", "bench/internal/peer", "bench/internal/report"},
 	{"bench/internal/measure", "bench/internal/ask", "bench/internal/shapes", "bench/internal/watch"},
 	{"bench/internal/attack"},

@@ -12,6 +12,9 @@ import (
 	"shoal/internal/model"
 )
 
+// Path is where a server, beside its metrics, tells what arrives.
+const Path = "/arrivals"
+
 // A Tap is where a server says what arrives, and from where recordings take it.
 // While nobody records it costs a load of a pointer, and nothing is allocated
 // either way. The zero value is ready.

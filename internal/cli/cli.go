@@ -8,10 +8,11 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"shoal/internal/cli/command"
+	"shoal/internal/cli/perfcmd"
 )
 
 // Version is the product's version; the build may set it.
@@ -21,7 +22,6 @@ var Version = "0.1.0"
 const (
 	exitDone   = 0
 	exitFailed = 1
-	exitMisuse = 2
 )
 
 // Main runs the command that args name and returns the process's exit code.
@@ -34,7 +34,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	case "tritonserver":
 		root = alone(newServe(tritonDefaults), name)
 	case "perf_analyzer":
-		root = alone(newPerf(), name)
+		root = alone(perfcmd.New(Version), name)
 	default:
 		name = "shoal"
 	}
@@ -49,15 +49,15 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		return exitDone
 	}
-	var exit *exitError
+	var exit *command.ExitError
 	if errors.As(err, &exit) {
-		return exit.code
+		return exit.Code
 	}
 	text, code := fmt.Sprintf("%s: %v\n", name, err), exitFailed
-	var misuse *misuseError
+	var misuse *command.MisuseError
 	if errors.As(err, &misuse) {
-		text += fmt.Sprintf("Run '%s --help' for the flags and what they mean.\n", misuse.command)
-		code = misuse.code
+		text += fmt.Sprintf("Run '%s --help' for the flags and what they mean.\n", misuse.Command)
+		code = misuse.Code
 	}
 	sayLast(stderr, text)
 	return code
@@ -69,18 +69,18 @@ func alone(cmd *cobra.Command, name string) *cobra.Command {
 	cmd.Use = strings.TrimSpace(name + " " + args)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.Version = Version
-	cmd.SetFlagErrorFunc(flagMisused)
-	checkArgs(cmd)
+	cmd.SetFlagErrorFunc(command.FlagMisused)
+	command.CheckArgs(cmd)
 	return cmd
 }
 
 // spellOut completes the shortened flags of perf, which getopt would take.
 func spellOut(root *cobra.Command, args []string) []string {
 	if root.Name() == "perf_analyzer" {
-		return completePrefixes(root.Flags(), args)
+		return command.CompletePrefixes(root.Flags(), args)
 	}
 	if cmd, rest, err := root.Find(args); err == nil && cmd.Name() == "perf" && len(rest) < len(args) {
-		return append(slices.Clone(args[:len(args)-len(rest)]), completePrefixes(cmd.Flags(), rest)...)
+		return append(slices.Clone(args[:len(args)-len(rest)]), command.CompletePrefixes(cmd.Flags(), rest)...)
 	}
 	return args
 }
@@ -100,21 +100,16 @@ from the same model repositories and to the same clients as NVIDIA Triton.`,
 		Version:       Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          noArgs,
+		Args:          command.NoArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate("shoal {{.Version}}\n")
-	root.SetFlagErrorFunc(flagMisused)
-	root.AddCommand(newServe(shoalDefaults), newPerf(), newTop(), newRuntime())
+	root.SetFlagErrorFunc(command.FlagMisused)
+	root.AddCommand(newServe(shoalDefaults), perfcmd.New(Version), newTop(), newRuntime())
 	root.InitDefaultCompletionCmd()
 	if c, _, err := root.Find([]string{"completion"}); err == nil { // a shell that is none of these is a misuse
-		c.Args, c.RunE = noArgs, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		c.Args, c.RunE = command.NoArgs, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	}
-	checkArgs(root)
+	command.CheckArgs(root)
 	return root
 }
-
-// An exitError ends the process with a code; what is to be said was said.
-type exitError struct{ code int }
-
-func (e *exitError) Error() string { return "exit " + strconv.Itoa(e.code) }

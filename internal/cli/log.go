@@ -6,6 +6,8 @@ import (
 	"io"
 	"log/slog"
 	"time"
+
+	"shoal/internal/cli/command"
 )
 
 // logFlags say what is logged, where and in which form.
@@ -17,14 +19,14 @@ type logFlags struct {
 	json                 bool
 }
 
-func (l *logFlags) add(g *flagGroup) {
-	g.number(&l.verbose, "log-verbose", 0, "log more from level 1 on")
-	g.truth(&l.info, "log-info", true, "log changes of state")
-	g.truth(&l.warning, "log-warning", true, "log what may heal by itself")
-	g.truth(&l.error, "log-error", true, "log lost work")
-	g.text(&l.format, "log-format", "default", "how times are written: default (local, RFC 3339) or ISO8601 (UTC)")
-	g.text(&l.file, "log-file", "", "append the log to this file rather than standard error")
-	g.toggle(&l.json, "log-json", "log JSON lines")
+func (l *logFlags) add(g *command.Group) {
+	g.Number(&l.verbose, "log-verbose", 0, "log more from level 1 on")
+	g.Truth(&l.info, "log-info", true, "log changes of state")
+	g.Truth(&l.warning, "log-warning", true, "log what may heal by itself")
+	g.Truth(&l.error, "log-error", true, "log lost work")
+	g.Text(&l.format, "log-format", "default", "how times are written: default (local, RFC 3339) or ISO8601 (UTC)")
+	g.Text(&l.file, "log-file", "", "append the log to this file rather than standard error")
+	g.Toggle(&l.json, "log-json", "log JSON lines")
 }
 
 // utcFormat is the --log-format whose times are UTC.

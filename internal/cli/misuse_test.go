@@ -4,6 +4,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"shoal/internal/cli/command"
 )
 
 func TestMisuseEndsWithItsExitCodeAndSaysWhatToDo(t *testing.T) {
@@ -12,19 +14,19 @@ func TestMisuseEndsWithItsExitCodeAndSaysWhatToDo(t *testing.T) {
 		code       int
 		says       string
 	}{
-		{"a port that is none", "serve --demo --http-port 99999", exitMisuse, "--http-port is 99999, want 0 to 65535"},
-		{"a limit below its least", "serve --demo --http-max-connections 0", exitMisuse, "--http-max-connections is 0, want 1 to 2147483647"},
-		{"a limit without a most", "serve --demo --http-max-input-size -4", exitMisuse, "--http-max-input-size is -4, want 1 or more"},
-		{"a word that a flag does not know", "serve --demo --log-format pretty", exitMisuse, "--log-format is \"pretty\", want default or ISO8601"},
-		{"a policy that there is not", "serve --demo --rate-limit x", exitMisuse, "--rate-limit is \"x\""},
-		{"a setting without a value", "serve --demo --backend-config x", exitMisuse, "--backend-config is \"x\""},
-		{"a rule that is none", "serve --demo --http-restricted-api x", exitMisuse, "--http-restricted-api: "},
-		{"an expression that is none", "serve --demo --grpc-header-forward-pattern (", exitMisuse, "--grpc-header-forward-pattern: "},
-		{"a fraction", "serve --demo --exit-timeout-secs 1.5", exitMisuse, "want a whole number"},
-		{"no number at all", "serve --demo --metrics-interval-ms much", exitMisuse, "want a number"},
-		{"a flag that nothing is like", "serve --zzz", exitMisuse, "unknown flag: --zzz\n"},
-		{"the beginning of a flag", "top --metrics", exitMisuse, "did you mean --metrics-url?"},
-		{"a word too many", "runtime list all", exitMisuse, "\"all\" is one word too many: shoal runtime list takes flags alone"},
+		{"a port that is none", "serve --demo --http-port 99999", command.ExitMisuse, "--http-port is 99999, want 0 to 65535"},
+		{"a limit below its least", "serve --demo --http-max-connections 0", command.ExitMisuse, "--http-max-connections is 0, want 1 to 2147483647"},
+		{"a limit without a most", "serve --demo --http-max-input-size -4", command.ExitMisuse, "--http-max-input-size is -4, want 1 or more"},
+		{"a word that a flag does not know", "serve --demo --log-format pretty", command.ExitMisuse, "--log-format is \"pretty\", want default or ISO8601"},
+		{"a policy that there is not", "serve --demo --rate-limit x", command.ExitMisuse, "--rate-limit is \"x\""},
+		{"a setting without a value", "serve --demo --backend-config x", command.ExitMisuse, "--backend-config is \"x\""},
+		{"a rule that is none", "serve --demo --http-restricted-api x", command.ExitMisuse, "--http-restricted-api: "},
+		{"an expression that is none", "serve --demo --grpc-header-forward-pattern (", command.ExitMisuse, "--grpc-header-forward-pattern: "},
+		{"a fraction", "serve --demo --exit-timeout-secs 1.5", command.ExitMisuse, "want a whole number"},
+		{"no number at all", "serve --demo --metrics-interval-ms much", command.ExitMisuse, "want a number"},
+		{"a flag that nothing is like", "serve --zzz", command.ExitMisuse, "unknown flag: --zzz\n"},
+		{"the beginning of a flag", "top --metrics", command.ExitMisuse, "did you mean --metrics-url?"},
+		{"a word too many", "runtime list all", command.ExitMisuse, "\"all\" is one word too many: shoal runtime list takes flags alone"},
 		{"a subcommand that is none", "perf dif", 99, "did you mean diff?"},
 	}
 	for _, tt := range tests {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"shoal/internal/backend/onnx/library"
+	"shoal/internal/cli/command"
 )
 
 func newRuntime() *cobra.Command {
@@ -20,7 +21,7 @@ func newRuntime() *cobra.Command {
 		Short: "Install and list ONNX Runtime, which runs the models",
 		Long: `ONNX Runtime is a shared library that Shoal loads when the first ONNX model does.
 These commands put one into Shoal's data folder and show which ones are found.`,
-		Args: noArgs,
+		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newRuntimeInstall(), newRuntimeList())
@@ -35,7 +36,7 @@ func newRuntimeInstall() *cobra.Command {
 		Long: `Install fetches the onnxruntime package with the pip of the python3 on your PATH,
 so that your index and proxy settings hold, checks it against a pinned hash and
 unpacks the library into Shoal's data folder. Doing it again changes nothing.`,
-		Args: noArgs,
+		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if ifMissing {
 				if path, err := library.Find(library.Environment("", os.Getenv)); err == nil {
@@ -79,7 +80,7 @@ func newRuntimeList() *cobra.Command {
 		Short: "Show which libraries are found where, and their execution providers",
 		Long: `List shows every ONNX Runtime library that is found, in the order in which serve
 looks for one; the first is the one it takes.`,
-		Args: noArgs,
+		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			found := library.List(library.Environment("", os.Getenv))
 			if asJSON {

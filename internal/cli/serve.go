@@ -22,6 +22,7 @@ import (
 	"shoal/internal/backend/onnx"
 	"shoal/internal/backend/onnx/library"
 	"shoal/internal/backend/python"
+	"shoal/internal/cli/command"
 	"shoal/internal/demo"
 	"shoal/internal/engine"
 	"shoal/internal/reject"
@@ -41,17 +42,17 @@ it at once.`,
   shoal serve --model-repository ./models
   shoal serve --model resnet.py
   shoal serve --model-repository ./models --http-port 0 --allow-grpc=false`,
-		Args: noArgs,
+		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(); err != nil {
-				return misused(cmd, err)
+				return command.Misused(cmd, err)
 			}
 			return serve(f, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	f.add(cmd, def)
-	cmd.SetUsageFunc(groupedUsage)
-	cmd.SetFlagErrorFunc(flagMisused)
+	cmd.SetUsageFunc(command.GroupedUsage)
+	cmd.SetFlagErrorFunc(command.FlagMisused)
 	return cmd
 }
 

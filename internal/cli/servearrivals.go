@@ -11,9 +11,6 @@ import (
 	"shoal/internal/arrivals"
 )
 
-// arrivalsPath is where, beside the metrics, what arrives can be listened to.
-const arrivalsPath = "/arrivals"
-
 // recordArrivals writes what arrives to the file that was asked for. The returned
 // function ends that.
 func (f *serveFlags) recordArrivals(log *slog.Logger) (end func(), err error) {
@@ -40,7 +37,7 @@ func (f *serveFlags) recordArrivals(log *slog.Logger) (end func(), err error) {
 func withArrivals(tap *arrivals.Tap, other http.Handler, closing <-chan struct{}) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", other)
-	mux.HandleFunc("GET "+arrivalsPath, func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("GET "+arrivals.Path, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/jsonl")
 		c := http.NewResponseController(w)
 		patience := func(d time.Duration) { _ = c.SetWriteDeadline(time.Now().Add(d)) } // what a connection cannot do shows when it is written to

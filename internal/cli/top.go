@@ -13,6 +13,7 @@ import (
 	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
 
+	"shoal/internal/cli/command"
 	"shoal/internal/top"
 )
 
@@ -47,20 +48,20 @@ Its metrics are looked for two ports on; --metrics-url says where else.`,
 				err = f.check(cmd.OutOrStdout())
 			}
 			if err != nil {
-				return misused(cmd, err)
+				return command.Misused(cmd, err)
 			}
 			return f.run(cmd, targets)
 		},
 		Args: cobra.ArbitraryArgs,
 	}
-	g := group(cmd, "What to read")
-	g.texts(&f.metrics, "metrics-url", "`URL` of a server's metrics, when they are not two ports on; once for each server, in their order")
-	g.span(&f.interval, "interval", time.Second, "`time` between two readings, which rates and quantiles are of")
-	g.span(&f.timeout, "timeout", 5*time.Second, "`time` that a server may take to answer")
-	g = group(cmd, "How to show it")
-	g.toggle(&f.once, "once", "show one interval as a table and leave")
-	g.toggle(&f.json, "json", "with --once: print JSON, with every figure and null for what is not known")
-	cmd.SetUsageFunc(groupedUsage)
+	g := command.NewGroup(cmd, "What to read")
+	g.Texts(&f.metrics, "metrics-url", "`URL` of a server's metrics, when they are not two ports on; once for each server, in their order")
+	g.Span(&f.interval, "interval", time.Second, "`time` between two readings, which rates and quantiles are of")
+	g.Span(&f.timeout, "timeout", 5*time.Second, "`time` that a server may take to answer")
+	g = command.NewGroup(cmd, "How to show it")
+	g.Toggle(&f.once, "once", "show one interval as a table and leave")
+	g.Toggle(&f.json, "json", "with --once: print JSON, with every figure and null for what is not known")
+	cmd.SetUsageFunc(command.GroupedUsage)
 	return cmd
 }
 

@@ -8,7 +8,6 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"shoal/internal/load"
 	pb "shoal/internal/protocol/kservegrpc/inferencepb"
 	"shoal/internal/tensor"
 )
@@ -110,7 +109,7 @@ func EncodeHTTP(r *Request, in, out Format) (path string, header []Header, body 
 		doc.Parameters["binary_data_output"] = true
 	}
 	if r.Sequenced {
-		maps.Copy(doc.Parameters, load.SequenceHole())
+		maps.Copy(doc.Parameters, sequenceRoom())
 	}
 	for _, o := range r.Outputs {
 		p := members(o.Place)

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc/mem"
+
+	"shoal/internal/client"
 )
 
 // epoch is what [Now] counts from. A difference of two such times costs half of
@@ -60,7 +62,7 @@ type Exchange struct {
 	Answer []byte
 	// Sequence says which sequence of requests this one is part of; it stays
 	// until it is changed.
-	Sequence Sequence
+	Sequence client.Sequence
 	// Arrived, unless nil, is told of each answer on a stream.
 	Arrived func()
 

@@ -1,7 +1,10 @@
 package load
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
+	"math"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -12,7 +15,9 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"shoal/internal/client"
 	"shoal/internal/protocol/kservegrpc/inferencepb"
+	"shoal/internal/tensor"
 )
 
 // An echoService answers with what it got; every refuseth request it refuses.
@@ -43,29 +48,31 @@ func serveGRPC(t *testing.T, s inferencepb.GRPCInferenceServiceServer) string {
 	return l.Addr().String()
 }
 
-func testTensor(n int) Tensor {
-	data := make([]float32, n)
-	for i := range data {
-		data[i] = float32(i) + 0.5
+// testRequest returns a message with one tensor of n numbers, and their bytes.
+func testRequest(t *testing.T, n int) (message, raw []byte) {
+	t.Helper()
+	for i := range n {
+		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(float32(i)+0.5))
 	}
-	return Tensor{Name: "INPUT0", Shape: []int64{1, int64(n)}, Data: data}
+	r := client.Request{Model: "m", Inputs: []client.Tensor{{Name: "INPUT0", Type: tensor.FP32, Shape: tensor.Shape{1, int64(n)}, Data: raw}}}
+	message, err := client.EncodeGRPC(&r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return message, raw
 }
 
 func TestGRPCCallersGetTheirAnswers(t *testing.T) {
 	for _, callers := range []int{1, 16, 64} {
 		service := &echoService{}
-		tensor := testTensor(150_528)
-		request, err := GRPCInfer("m", tensor)
-		if err != nil {
-			t.Fatal(err)
-		}
-		raw, checked := string(tensor.Raw()), 0
+		request, raw := testRequest(t, 150_528)
+		checked := 0
 		check := func(message []byte) error {
 			var r inferencepb.ModelInferResponse
 			if err := proto.Unmarshal(message, &r); err != nil {
 				return err
 			}
-			if r.ModelName == "m" && string(r.RawOutputContents[0]) == raw {
+			if r.ModelName == "m" && bytes.Equal(r.RawOutputContents[0], raw) {
 				checked++
 			}
 			return nil
@@ -83,10 +90,7 @@ func TestGRPCCallersGetTheirAnswers(t *testing.T) {
 }
 
 func TestGRPCErrorsAreCountedByCode(t *testing.T) {
-	request, err := GRPCInfer("m", testTensor(16))
-	if err != nil {
-		t.Fatal(err)
-	}
+	request, _ := testRequest(t, 16)
 	byHand, err := NewH2(serveGRPC(t, &echoService{refuse: 4}), request, nil)
 	if err != nil {
 		t.Fatal(err)

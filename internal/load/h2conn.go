@@ -12,6 +12,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"shoal/internal/client"
 )
 
 // Connect dials and greets.
@@ -163,14 +165,14 @@ func (c *h2Conn) converse(x *Exchange) error {
 		if err != nil {
 			return err
 		}
-		a, inner, err := parseStreamAnswer(content)
+		a, inner, err := client.ParseStreamAnswer(content)
 		if err != nil {
-			return err
+			return fmt.Errorf("%w: %w", errProtocol, err)
 		}
-		if a.fault != "" {
-			return status.Error(codes.Unknown, a.fault)
+		if a.Fault != "" {
+			return status.Error(codes.Unknown, a.Fault)
 		}
-		if !a.empty {
+		if !a.Empty {
 			x.Arrivals = append(x.Arrivals, Now())
 			if x.Arrived != nil {
 				x.Arrived()
@@ -179,7 +181,7 @@ func (c *h2Conn) converse(x *Exchange) error {
 				x.Answer = append(x.Answer[:0], inner...)
 			}
 		}
-		if !c.link.options.Decoupled || a.final {
+		if !c.link.options.Decoupled || a.Final {
 			return nil
 		}
 		c.answer.whole, c.answer.message = false, c.answer.message[:0]

@@ -2,6 +2,8 @@ package load
 
 import (
 	"encoding/binary"
+
+	"shoal/internal/client"
 )
 
 // open begins a call: its header goes out with its first message.
@@ -18,7 +20,7 @@ func (c *h2Conn) open() {
 
 // sendMessage writes a message, with its sequence in front if it has one: the
 // fields of a message may come in any order.
-func (c *h2Conn) sendMessage(m *Message, s Sequence, last bool) error {
+func (c *h2Conn) sendMessage(m *Message, s client.Sequence, last bool) error {
 	if s.ID == 0 {
 		if err := c.send(m.wire, last); err != nil {
 			return err
@@ -26,7 +28,7 @@ func (c *h2Conn) sendMessage(m *Message, s Sequence, last bool) error {
 		return c.flush()
 	}
 	if m.plain != nil { // a compressed message has no front to put anything at
-		whole, err := c.link.Message(append(s.appendProto(nil), m.plain...))
+		whole, err := c.link.Message(append(s.AppendProto(nil), m.plain...))
 		if err == nil {
 			err = c.send(whole.wire, last)
 		}
@@ -35,7 +37,7 @@ func (c *h2Conn) sendMessage(m *Message, s Sequence, last bool) error {
 		}
 		return c.flush()
 	}
-	c.head = s.appendProto(append(c.head[:0], m.wire[:prefixSize]...))
+	c.head = s.AppendProto(append(c.head[:0], m.wire[:prefixSize]...))
 	binary.BigEndian.PutUint32(c.head[1:], uint32(len(c.head)+len(m.wire)-2*prefixSize))
 	if err := c.send(c.head, false); err != nil {
 		return err

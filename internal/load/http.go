@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"shoal/internal/client"
 )
 
 // A connection's buffer holds a small answer whole. It grows for those that have
@@ -34,18 +36,18 @@ func NewHTTPLink(address string, config *tls.Config) *HTTPLink {
 	return &HTTPLink{address: strings.TrimSpace(address), tls: config}
 }
 
-// Message returns a POST of body to path. The header lines ("Name: value") are
-// sent besides Host and Content-Length, which Message writes.
-func (l *HTTPLink) Message(path string, header []string, body []byte) *Message {
+// Message returns a POST of body to path. The header is sent besides Host and
+// Content-Length, which Message writes.
+func (l *HTTPLink) Message(path string, header []client.Header, body []byte) *Message {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "POST %s HTTP/1.1\r\nHost: %s\r\n", path, l.address)
-	for _, line := range header {
-		b.WriteString(line + "\r\n")
+	for _, h := range header {
+		b.WriteString(h.Name + ": " + h.Value + "\r\n")
 	}
 	fmt.Fprintf(&b, "Content-Length: %d\r\n\r\n", len(body))
 	b.Write(body)
 	m := &Message{wire: b.Bytes()}
-	m.hole = findHole(m.wire)
+	m.hole = client.FindSequence(m.wire)
 	return m
 }
 
@@ -118,13 +120,13 @@ func (c *httpConn) exchange(ctx context.Context, m *Message, x *Exchange) error 
 }
 
 // write sends a request, with its sequence filled in if it has one.
-func (c *httpConn) write(m *Message, s Sequence) error {
+func (c *httpConn) write(m *Message, s client.Sequence) error {
 	if s.ID == 0 || m.hole == 0 {
 		_, err := c.conn.Write(m.wire)
 		return err
 	}
-	end := m.hole + len(sequenceHole)
-	c.head = append(append(c.head[:0], m.wire[:m.hole]...), s.appendJSON(nil)...)
+	end := m.hole + client.SequenceSize
+	c.head = append(append(c.head[:0], m.wire[:m.hole]...), s.AppendJSON(nil)...)
 	rest := net.Buffers{c.head, m.wire[end:]}
 	_, err := rest.WriteTo(c.conn)
 	return err

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"shoal/internal/client"
 )
 
 // serve starts an HTTP server on loopback and returns its address.
@@ -191,7 +193,7 @@ func TestHTTPSendsWhatItWasGiven(t *testing.T) {
 		got <- fmt.Sprintf("%s %s %s %s %s", r.Method, r.URL.Path, r.Host, r.Header.Get("Content-Type"), body)
 		w.WriteHeader(http.StatusNoContent)
 	})
-	open(t, NewHTTP(address, "/v2/x", []string{"Content-Type: application/json"}, []byte("{}"), nil), 1)
+	open(t, NewHTTP(address, "/v2/x", []client.Header{{Name: "Content-Type", Value: "application/json"}}, []byte("{}"), nil), 1)
 	if got, want := <-got, "POST /v2/x "+address+" application/json {}"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -1,15 +1,18 @@
 package load
 
-import "context"
+import (
+	"context"
+
+	"shoal/internal/client"
+)
 
 // HTTP is a target that posts one prepared request over HTTP.
 type HTTP struct{ fixed }
 
 // NewHTTP returns a target that posts body to path at address ("host:port"). The
-// header lines ("Name: value") are sent besides Host and Content-Length, which
-// NewHTTP writes. Check looks at the body of each caller's first answer, which it
+// header is sent besides Host and Content-Length, which NewHTTP writes. Check looks at the body of each caller's first answer, which it
 // may not keep; it may be nil.
-func NewHTTP(address, path string, header []string, body []byte, check func(body []byte) error) *HTTP {
+func NewHTTP(address, path string, header []client.Header, body []byte, check func(body []byte) error) *HTTP {
 	l := NewHTTPLink(address, nil)
 	return &HTTP{fixed{l, l.Message(path, header, body), check}}
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"shoal/internal/perf/result"
 )
 
 const msec = float64(time.Millisecond)
@@ -31,8 +33,8 @@ func TestPercentilesAreThoseOfTheDistribution(t *testing.T) {
 	const n = 40_000
 	for name, quantile := range shapes() {
 		for _, s := range []Settings{
-			{Mode: Concurrency, Range: single(16)},
-			{Mode: RequestRate, Distribution: Poisson, Range: single(2000), Seed: 1},
+			{Mode: result.Concurrency, Range: single(16)},
+			{Mode: result.RequestRate, Distribution: result.Poisson, Range: single(2000), Seed: 1},
 		} {
 			synctest.Test(t, func(t *testing.T) {
 				drawn := make([]time.Duration, n)
@@ -40,7 +42,7 @@ func TestPercentilesAreThoseOfTheDistribution(t *testing.T) {
 					drawn[i] = quantile((float64(i) + 0.5) / n)
 				}
 				rand.New(rand.NewPCG(1, 2)).Shuffle(n, func(i, j int) { drawn[i], drawn[j] = drawn[j], drawn[i] })
-				s.Plan = Plan{Mode: RequestCount, RequestCount: n, MaxOutstanding: 5000}
+				s.Plan = result.Plan{Mode: result.RequestCount, RequestCount: n, MaxOutstanding: 5000}
 				r, err := measured(t, s, &fakeServer{latency: func(i int) time.Duration { return drawn[i-1] }}, nil)
 				if err != nil {
 					t.Fatal(err)
@@ -78,14 +80,14 @@ func TestStallsOf200msShowInAnOpenLoopAlone(t *testing.T) {
 		})
 		return p99
 	}
-	count := func(n int64) Plan { return Plan{Mode: RequestCount, RequestCount: n} }
-	if got := p99(Settings{Mode: Concurrency, Range: single(1), Plan: count(20_000)}); got > 2*usual {
+	count := func(n int64) result.Plan { return result.Plan{Mode: result.RequestCount, RequestCount: n} }
+	if got := p99(Settings{Mode: result.Concurrency, Range: single(1), Plan: count(20_000)}); got > 2*usual {
 		t.Errorf("closed: got p99 %v, want that the stalls are hidden", got)
 	}
 	// 4 % of the requests come while it stands still, evenly: the worst 1 % of all
 	// are the first quarter of a stall, and wait for at least 150 ms.
 	want := 150*time.Millisecond + usual
-	if got := p99(Settings{Mode: RequestRate, Distribution: Constant, Range: single(1000), Plan: count(20_000)}); math.Abs(float64(got-want)) > 0.02*float64(want) {
+	if got := p99(Settings{Mode: result.RequestRate, Distribution: result.Constant, Range: single(1000), Plan: count(20_000)}); math.Abs(float64(got-want)) > 0.02*float64(want) {
 		t.Errorf("open: got p99 %v, want %v within 2 %%", got, want)
 	}
 }
@@ -96,7 +98,7 @@ func TestClosedLoopObeysLittlesLaw(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			server := &fakeServer{}
 			server.latency = func(int) time.Duration { return 2*time.Millisecond + time.Duration(server.inFlight)*time.Millisecond/2 }
-			r, err := measured(t, Settings{Mode: Concurrency, Range: single(n)}, server, nil)
+			r, err := measured(t, Settings{Mode: result.Concurrency, Range: single(n)}, server, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -5,27 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
+
+	"shoal/internal/perf/judge"
+	"shoal/internal/perf/result"
 )
-
-// A Capacity is what a search for the highest rate came to.
-type Capacity struct {
-	Goal string `json:"goal"`
-	// Rate is the highest rate, in requests a second, that was measured at length
-	// and met the goal; 0 when none did.
-	Rate   float64 `json:"rate"`
-	Probes []Probe `json:"probes"` // in their order
-}
-
-// A Probe is a short measurement of a search.
-type Probe struct {
-	Rate    float64       `json:"rate"`
-	Took    time.Duration `json:"took_ns"`
-	Long    bool          `json:"long,omitempty"` // the measurement that confirms
-	Passed  bool          `json:"passed"`
-	Results []GoalResult  `json:"slo"`
-	Why     string        `json:"why,omitempty"` // it did not pass, when the goal does not tell
-}
 
 const (
 	// probeLength is how long a rate is tried; a low one longer, so that its
@@ -43,9 +28,6 @@ const (
 	// kept is the share of the rate that must be answered; less means that the
 	// rest waits in a queue that grows.
 	kept = 0.97
-	// nearMiss is how far beyond a goal a probe may be to be tried again: a hiccup
-	// of the machine spoils a short one.
-	nearMiss = 1.5
 	// maxRate ends the search of a server that answers whatever is sent.
 	maxRate = 1e6
 )
@@ -57,17 +39,17 @@ var ErrNoCapacity = errors.New("no rate met the goal of --find-capacity")
 // it doubles until one does not, then halves the gap.
 type capacitySearch struct {
 	session *Session
-	goals   []Goal
-	found   *Capacity
-	o       Observer
-	say     func(Probe)
+	goals   []judge.Goal
+	found   *result.Capacity
+	o       result.Observer
+	say     func(result.Probe)
 }
 
 // findCapacity searches and measures the rate found at length, as a level.
-func (s *Session) findCapacity(ctx context.Context, r *Result, o Observer) error {
-	c := &capacitySearch{session: s, goals: s.settings.Capacity, o: o, found: &Capacity{Goal: goalsText(s.settings.Capacity), Probes: []Probe{}}}
+func (s *Session) findCapacity(ctx context.Context, r *result.Result, o result.Observer) error {
+	c := &capacitySearch{session: s, goals: s.settings.Capacity, o: o, found: &result.Capacity{Goal: goalsText(s.settings.Capacity), Probes: []result.Probe{}}}
 	r.Capacity = c.found
-	if p, ok := o.(interface{ Probe(Probe) }); ok {
+	if p, ok := o.(interface{ Probe(result.Probe) }); ok {
 		c.say = p.Probe
 	}
 	low, high, err := c.bracket(ctx)
@@ -86,15 +68,12 @@ func (s *Session) findCapacity(ctx context.Context, r *Result, o Observer) error
 	return c.confirm(ctx, r, low)
 }
 
-func goalsText(goals []Goal) string {
-	text := ""
-	for i, g := range goals {
-		if i > 0 {
-			text += ","
-		}
-		text += g.text
+func goalsText(goals []judge.Goal) string {
+	var list []string
+	for _, g := range goals {
+		list = append(list, g.String())
 	}
-	return text
+	return strings.Join(list, ",")
 }
 
 // round3 keeps rates readable.
@@ -137,7 +116,7 @@ func (c *capacitySearch) below(ctx context.Context, high float64) (float64, floa
 		}
 		high = rate
 	}
-	return 0, 0, fmt.Errorf("%w: not even %s requests a second", ErrNoCapacity, number(high))
+	return 0, 0, fmt.Errorf("%w: not even %s requests a second", ErrNoCapacity, result.Number(high))
 }
 
 // first returns where to begin and where to end: the range that was given, or what
@@ -151,7 +130,7 @@ func (c *capacitySearch) first(ctx context.Context) (rate, ceiling float64, err 
 		}
 		return r.Start, ceiling, nil
 	}
-	l := Level{Load: Load{Mode: Concurrency, Value: 1}}
+	l := result.Level{Load: result.Load{Mode: result.Concurrency, Value: 1}}
 	if err := c.measure(ctx, &l, probeLength/3, 1); err != nil {
 		return 0, 0, err
 	}
@@ -162,9 +141,9 @@ func (c *capacitySearch) first(ctx context.Context) (rate, ceiling float64, err 
 }
 
 // measure runs one level of so many windows of a given length.
-func (c *capacitySearch) measure(ctx context.Context, l *Level, window time.Duration, windows int) error {
+func (c *capacitySearch) measure(ctx context.Context, l *result.Level, window time.Duration, windows int) error {
 	s := *c.session
-	s.settings.Plan.Mode, s.settings.Plan.Window = TimeWindows, window*5/6 // they last 1.2 times that
+	s.settings.Plan.Mode, s.settings.Plan.Window = result.TimeWindows, window*5/6 // they last 1.2 times that
 	s.settings.Plan.RequestCount, s.settings.Plan.Warmup = 0, 0
 	s.settings.Plan.MaxTrials, s.settings.Plan.LatencyLimit = windows, 0
 	s.settings.Plan.MaxErrors = 1
@@ -178,22 +157,25 @@ func (c *capacitySearch) measure(ctx context.Context, l *Level, window time.Dura
 }
 
 // quietly passes on only how a measurement goes.
-type quietly struct{ o Observer }
+type quietly struct{ o result.Observer }
 
-func (q quietly) Begin(Load)          {}
-func (q quietly) Window(int, *Window) {}
-func (q quietly) End(*Level)          {}
-func (q quietly) Progress(p Progress) { q.o.Progress(p) }
+func (q quietly) Begin(result.Load) {}
 
-func (c *capacitySearch) load(rate float64) Load {
-	return Load{Mode: RequestRate, Value: rate, Distribution: c.session.settings.Distribution}
+func (q quietly) Window(int, *result.Window) {}
+
+func (q quietly) End(*result.Level) {}
+
+func (q quietly) Progress(p result.Progress) { q.o.Progress(p) }
+
+func (c *capacitySearch) load(rate float64) result.Load {
+	return result.Load{Mode: result.RequestRate, Value: rate, Distribution: c.session.settings.Distribution}
 }
 
 // try measures a rate for a moment, twice when the first missed by little.
 func (c *capacitySearch) try(ctx context.Context, rate float64) (bool, error) {
 	length := min(max(probeLength, time.Duration(probeRequests/rate*float64(time.Second))), maxProbeLength)
 	for again := true; ; again = false {
-		l := Level{Load: c.load(rate)}
+		l := result.Level{Load: c.load(rate)}
 		if err := c.measure(ctx, &l, length, 1); err != nil {
 			return false, err
 		}
@@ -205,15 +187,15 @@ func (c *capacitySearch) try(ctx context.Context, rate float64) (bool, error) {
 }
 
 // judge holds a measurement against the goals and notes what came of it.
-func (c *capacitySearch) judge(l *Level, long bool) Probe {
-	p := Probe{Rate: l.Load.Value, Long: long, Passed: true, Results: checkGoals(c.goals, l.Merged)}
+func (c *capacitySearch) judge(l *result.Level, long bool) result.Probe {
+	p := result.Probe{Rate: l.Load.Value, Long: long, Passed: true, Results: judge.CheckGoals(c.goals, l.Merged)}
 	for _, g := range p.Results {
 		p.Passed = p.Passed && g.Met
 	}
 	if w := l.Merged; w != nil {
 		p.Took = w.Duration
-		if answered := w.RequestRate() + perSecond(w.Failed, w.Duration); answered < kept*l.Load.Value {
-			p.Passed, p.Why = false, fmt.Sprintf("%s a second were answered", number(answered))
+		if answered := w.RequestRate() + result.PerSecond(w.Failed, w.Duration); answered < kept*l.Load.Value {
+			p.Passed, p.Why = false, fmt.Sprintf("%s a second were answered", result.Number(answered))
 		}
 	}
 	c.found.Probes = append(c.found.Probes, p)
@@ -224,24 +206,18 @@ func (c *capacitySearch) judge(l *Level, long bool) Probe {
 }
 
 // near says whether a probe missed by so little that chance may have done it.
-func (c *capacitySearch) near(p *Probe, w *Window) bool {
+func (c *capacitySearch) near(p *result.Probe, w *result.Window) bool {
 	if p.Why != "" || w == nil || w.Requests == 0 {
 		return false
 	}
-	for i, g := range p.Results {
-		limit := c.goals[i].limit
-		if !g.Met && !(g.Value < nearMiss*limit && g.Value > limit/nearMiss) {
-			return false
-		}
-	}
-	return true
+	return judge.Near(c.goals, p.Results)
 }
 
 // confirm measures the rate at length, and lower ones as long as it misses.
-func (c *capacitySearch) confirm(ctx context.Context, r *Result, rate float64) error {
+func (c *capacitySearch) confirm(ctx context.Context, r *result.Result, rate float64) error {
 	for range maxConfirm {
-		l := Level{Load: c.load(rate)}
-		if err := c.measure(ctx, &l, confirmWindow, windowsJudged); err != nil {
+		l := result.Level{Load: c.load(rate)}
+		if err := c.measure(ctx, &l, confirmWindow, result.WindowsJudged); err != nil {
 			return err
 		}
 		if ctx.Err() != nil {
@@ -257,42 +233,5 @@ func (c *capacitySearch) confirm(ctx context.Context, r *Result, rate float64) e
 		}
 		rate = round3(rate / capacityStep)
 	}
-	return fmt.Errorf("%w for long: %s a second did for a moment only", ErrNoCapacity, number(rate*capacityStep))
-}
-
-// Probe prints what a probe of a search came to.
-func (r *Report) Probe(p Probe) {
-	verdict, kind := "misses", "probe"
-	if p.Passed {
-		verdict = "meets"
-	}
-	if p.Long {
-		kind = "confirm"
-	}
-	fmt.Fprintf(r.Out, "| %s: %s requests/s %s the goal (", kind, number(p.Rate), verdict)
-	for _, g := range p.Results {
-		fmt.Fprintf(r.Out, "%s: %s; ", g.Goal, g.shown)
-	}
-	if p.Why != "" {
-		fmt.Fprintf(r.Out, "%s; ", p.Why)
-	}
-	fmt.Fprintf(r.Out, "%.1f s)\n", p.Took.Seconds())
-}
-
-// capacity prints what a search found.
-func (r *Report) capacity(c *Capacity) {
-	if c == nil {
-		return
-	}
-	if c.Rate > 0 {
-		fmt.Fprintf(r.Out, "| capacity: %s requests/s with %s\n", number(c.Rate), c.Goal)
-		return
-	}
-	best := 0.0
-	for _, p := range c.Probes {
-		if p.Passed {
-			best = max(best, p.Rate)
-		}
-	}
-	fmt.Fprintf(r.Out, "| capacity: not found; the highest probe that met %s had %s requests/s\n", c.Goal, number(best))
+	return fmt.Errorf("%w for long: %s a second did for a moment only", ErrNoCapacity, result.Number(rate*capacityStep))
 }

@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"shoal/internal/load"
+	"shoal/internal/perf/judge"
+	"shoal/internal/perf/report"
+	"shoal/internal/perf/result"
 )
 
 // oneByOne returns the latencies of a server that takes cost for each request,
@@ -25,9 +28,9 @@ func oneByOne(cost time.Duration) func(int) time.Duration {
 	}
 }
 
-func goalsOf(t *testing.T, text string) []Goal {
+func goalsOf(t *testing.T, text string) []judge.Goal {
 	t.Helper()
-	goals, err := ParseGoals(text)
+	goals, err := judge.ParseGoals(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +49,7 @@ func TestFindCapacityFindsTheHighestRate(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			start := time.Now()
-			s := Settings{Mode: RequestRate, Distribution: Constant, Range: c.levels, Capacity: goalsOf(t, "p99<20ms")}
+			s := Settings{Mode: result.RequestRate, Distribution: result.Constant, Range: c.levels, Capacity: goalsOf(t, "p99<20ms")}
 			r, err := measured(t, s, &fakeServer{latency: oneByOne(2 * time.Millisecond)}, nil)
 			if err != nil || math.Abs(r.Capacity.Rate/c.want-1) > 0.05 || time.Since(start) > 40*time.Second {
 				t.Fatalf("%s: got %+v after %v, %v, want about %v within 40s", name, r.Capacity, time.Since(start), err, c.want)
@@ -55,10 +58,10 @@ func TestFindCapacityFindsTheHighestRate(t *testing.T) {
 				t.Errorf("%s: got %d levels, want the one that was found", name, len(r.Levels))
 			}
 			var text strings.Builder
-			report := &Report{Out: &text, Err: &text, Plan: &r.Plan, Target: &r.Target, Host: r.Host}
+			report := &report.Report{Out: &text, Err: &text, Plan: &r.Plan, Target: &r.Target, Host: r.Host}
 			report.Probe(r.Capacity.Probes[0])
 			report.Summary(r)
-			if !strings.Contains(text.String(), "| capacity: "+number(r.Capacity.Rate)+" requests/s with p99<20ms\n") || !strings.HasPrefix(text.String(), "| probe: ") {
+			if !strings.Contains(text.String(), "| capacity: "+result.Number(r.Capacity.Rate)+" requests/s with p99<20ms\n") || !strings.HasPrefix(text.String(), "| probe: ") {
 				t.Errorf("%s: got the report\n%s", name, &text)
 			}
 		})
@@ -75,7 +78,7 @@ func TestFindCapacityIsNotFooledByAHiccup(t *testing.T) {
 			}
 			return served(i)
 		}}
-		r, err := measured(t, Settings{Mode: RequestRate, Distribution: Constant, Range: single(400), Capacity: goalsOf(t, "p99<20ms")}, server, nil)
+		r, err := measured(t, Settings{Mode: result.RequestRate, Distribution: result.Constant, Range: single(400), Capacity: goalsOf(t, "p99<20ms")}, server, nil)
 		if err != nil || math.Abs(r.Capacity.Rate/500-1) > 0.05 || r.Capacity.Probes[0].Passed || !r.Capacity.Probes[1].Passed {
 			t.Errorf("got %+v, %v, want that the first rate was tried again", r.Capacity, err)
 		}
@@ -84,7 +87,7 @@ func TestFindCapacityIsNotFooledByAHiccup(t *testing.T) {
 
 func TestFindCapacitySaysThatThereIsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := Settings{Mode: RequestRate, Distribution: Constant, Range: single(100), Capacity: goalsOf(t, "p99<2ms")}
+		s := Settings{Mode: result.RequestRate, Distribution: result.Constant, Range: single(100), Capacity: goalsOf(t, "p99<2ms")}
 		r, err := measured(t, s, &fakeServer{latency: always(5 * time.Millisecond)}, nil)
 		if !errors.Is(err, ErrNoCapacity) || r.Capacity.Rate != 0 || len(r.Capacity.Probes) == 0 {
 			t.Errorf("got %+v, %v, want none", r.Capacity, err)
@@ -98,7 +101,7 @@ func TestFindCapacityEndsWithTheServersWords(t *testing.T) {
 		server := &fakeServer{latency: always(time.Millisecond), fail: func(int) error {
 			return &load.StatusError{Code: 400, Body: []byte(`{"error":"unexpected shape for input 'A'"}`)}
 		}}
-		s := Settings{Mode: RequestRate, Distribution: Constant, Range: Range{Single: true}, Capacity: goalsOf(t, "p99<2ms")}
+		s := Settings{Mode: result.RequestRate, Distribution: result.Constant, Range: Range{Single: true}, Capacity: goalsOf(t, "p99<2ms")}
 		_, err := measured(t, s, server, nil)
 		if err == nil || !strings.Contains(err.Error(), "unexpected shape for input 'A'") || time.Since(start) > time.Second {
 			t.Errorf("got %v after %v, want the server's words at once", err, time.Since(start))
@@ -115,7 +118,7 @@ func TestFindCapacityEndsWhenTheServerDies(t *testing.T) {
 			}
 			return nil
 		}}
-		s := Settings{Mode: RequestRate, Distribution: Constant, Range: single(100), Capacity: goalsOf(t, "p99<20ms")}
+		s := Settings{Mode: result.RequestRate, Distribution: result.Constant, Range: single(100), Capacity: goalsOf(t, "p99<20ms")}
 		r, err := measured(t, s, server, nil)
 		if err == nil || !strings.Contains(err.Error(), "refused") || time.Since(start) > 10*time.Second || len(r.Capacity.Probes) < 2 {
 			t.Errorf("got %v after %v with %d probes, want an end soon", err, time.Since(start), len(r.Capacity.Probes))

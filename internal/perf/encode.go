@@ -11,6 +11,7 @@ import (
 	"shoal/internal/client"
 	"shoal/internal/load"
 	"shoal/internal/perf/input"
+	"shoal/internal/perf/result"
 )
 
 // encode makes the link and the messages that are sent over it.
@@ -40,7 +41,7 @@ func (s *Session) parameters() []client.Parameter {
 
 // encoder makes the link and returns what makes messages for it.
 func (s *Session) encoder() func(r *client.Request) error {
-	if s.settings.Protocol == GRPC {
+	if s.settings.Protocol == result.GRPC {
 		return s.encodeGRPC()
 	}
 	return s.encodeHTTP()
@@ -75,18 +76,9 @@ func (s *Session) encodeHTTP() func(r *client.Request) error {
 	s.link = l
 	return func(r *client.Request) error {
 		path, header, body, err := client.EncodeHTTP(r, s.settings.InFormat, s.settings.OutFormat)
-		s.messages = append(s.messages, l.Message(s.settings.Address.Prefix+path, s.lines(header...), body))
+		s.messages = append(s.messages, l.Message(s.settings.Address.Prefix+path, append(header, s.settings.Header...), body))
 		return err
 	}
-}
-
-// lines returns header lines, those of the settings after the given ones.
-func (s *Session) lines(header ...client.Header) []string {
-	var lines []string
-	for _, h := range append(header, s.settings.Header...) {
-		lines = append(lines, h.Name+": "+h.Value)
-	}
-	return lines
 }
 
 func (s *Session) encodeGRPC() func(r *client.Request) error {

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"shoal/internal/perf/input"
+	"shoal/internal/perf/result"
 	pb "shoal/internal/protocol/kservegrpc/inferencepb"
 )
 
@@ -29,29 +30,19 @@ func TestAnswersAreHeldAgainstTheExpected(t *testing.T) {
 		expected               map[string][]byte
 		want                   string
 	}{
-		{"gRPC", GRPC, string(grpcAnswer), map[string][]byte{"A": {1, 0, 0, 0}, "B": {7}}, ""},
-		{"HTTP, bytes", HTTP, binary, map[string][]byte{"A": {1, 0, 0, 0}, "B": {7}}, ""},
-		{"HTTP, JSON", HTTP, text, map[string][]byte{"A": {1, 0, 0, 0}}, ""},
-		{"another value", GRPC, string(grpcAnswer), map[string][]byte{"A": {1, 0, 9, 0}}, `output "A" of request 1 differs at byte 2`},
-		{"another size", HTTP, binary, map[string][]byte{"B": {7, 7}}, `output "B" of request 1 has 1 bytes, want 2`},
-		{"none", HTTP, text, map[string][]byte{"C": {}}, `got no output "C"`},
-		{"no answer at all", HTTP, "{", map[string][]byte{"A": {}}, "unexpected EOF"},
-		{"too few bytes", HTTP, binary[:len(binary)-1], map[string][]byte{"B": {7}}, "of 0 that are left"},
+		{"gRPC", result.GRPC, string(grpcAnswer), map[string][]byte{"A": {1, 0, 0, 0}, "B": {7}}, ""},
+		{"HTTP, bytes", result.HTTP, binary, map[string][]byte{"A": {1, 0, 0, 0}, "B": {7}}, ""},
+		{"HTTP, JSON", result.HTTP, text, map[string][]byte{"A": {1, 0, 0, 0}}, ""},
+		{"another value", result.GRPC, string(grpcAnswer), map[string][]byte{"A": {1, 0, 9, 0}}, `output "A" of request 1 differs at byte 2`},
+		{"another size", result.HTTP, binary, map[string][]byte{"B": {7, 7}}, `output "B" of request 1 has 1 bytes, want 2`},
+		{"none", result.HTTP, text, map[string][]byte{"C": {}}, `got no output "C"`},
+		{"no answer at all", result.HTTP, "{", map[string][]byte{"A": {}}, "unexpected EOF"},
+		{"too few bytes", result.HTTP, binary[:len(binary)-1], map[string][]byte{"B": {7}}, "of 0 that are left"},
 	} {
 		s := &Session{settings: Settings{Protocol: c.protocol}, expected: []map[string][]byte{c.expected}}
 		err := s.checkAnswer(0, []byte(c.answer))
 		if (err == nil) != (c.want == "") || err != nil && (!errors.Is(err, errUnexpected) || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: got %v, want %q", c.name, err, c.want)
 		}
-	}
-}
-
-func TestFirstUnexpectedAnswerEndsTheRun(t *testing.T) {
-	var h health
-	h.tick(1, 100)
-	h.fail(failure{cause: "the answer is not the expected one: x", fault: true, fatal: true})
-	h.tick(2, 100)
-	if !strings.Contains(h.why, "not the expected one") {
-		t.Errorf("got %q, want the run ended by it", h.why)
 	}
 }

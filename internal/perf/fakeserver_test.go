@@ -8,7 +8,9 @@ import (
 
 	"shoal/internal/client"
 	"shoal/internal/load"
+	"shoal/internal/perf/drive"
 	"shoal/internal/perf/input"
+	"shoal/internal/perf/result"
 	pb "shoal/internal/protocol/kservegrpc/inferencepb"
 )
 
@@ -110,19 +112,19 @@ func (c *fakeConn) Close() error {
 
 // A logbook is an observer that remembers.
 type logbook struct {
-	begun   []Load
+	begun   []result.Load
 	windows int
 	ticks   int
-	onTick  func(Progress)
+	onTick  func(result.Progress)
 }
 
-func (l *logbook) Begin(load Load) { l.begun = append(l.begun, load) }
+func (l *logbook) Begin(load result.Load) { l.begun = append(l.begun, load) }
 
-func (l *logbook) Window(int, *Window) { l.windows++ }
+func (l *logbook) Window(int, *result.Window) { l.windows++ }
 
-func (l *logbook) End(*Level) {}
+func (l *logbook) End(*result.Level) {}
 
-func (l *logbook) Progress(p Progress) {
+func (l *logbook) Progress(p result.Progress) {
 	l.ticks++
 	if l.onTick != nil {
 		l.onTick(p)
@@ -130,13 +132,13 @@ func (l *logbook) Progress(p Progress) {
 }
 
 // measured runs settings against a server in a bubble's time.
-func measured(t *testing.T, s Settings, server *fakeServer, o *logbook) (*Result, error) {
+func measured(t *testing.T, s Settings, server *fakeServer, o *logbook) (*result.Result, error) {
 	t.Helper()
 	if s.Plan.MaxTrials == 0 {
 		s.Plan.MaxTrials = 10
 	}
 	if s.Plan.Mode == "" {
-		s.Plan.Mode = TimeWindows
+		s.Plan.Mode = result.TimeWindows
 	}
 	if s.Plan.Stability == 0 {
 		s.Plan.Stability = 0.1
@@ -153,7 +155,7 @@ func measured(t *testing.T, s Settings, server *fakeServer, o *logbook) (*Result
 	}
 	session := &Session{
 		settings: s, api: server, link: server, messages: []*load.Message{nil, nil}, statistics: true,
-		data: &input.Set{}, newAlarm: newRuntimeAlarm, target: Target{Model: "m"},
+		data: &input.Set{}, newAlarm: drive.NewRuntimeAlarm, target: result.Target{Model: "m"},
 	}
 	if o == nil {
 		o = &logbook{}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -13,6 +12,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	"shoal/internal/perf/result"
 )
 
 // The metrics that are read.
@@ -29,15 +29,6 @@ const (
 	metricsTimeout = 5 * time.Second
 	maxMetrics     = 64 << 20
 )
-
-// A GPUMetrics has the server's GPU metrics by the GPU's id: means of utilization
-// and power, the most memory used, the memory there is.
-type GPUMetrics struct {
-	Utilization map[string]float64 `json:"utilization,omitempty"`
-	Power       map[string]float64 `json:"power_watts,omitempty"`
-	MemoryUsed  map[string]float64 `json:"memory_used_bytes,omitempty"`
-	MemoryTotal map[string]float64 `json:"memory_total_bytes,omitempty"`
-}
 
 // A gpuPoller reads a server's metrics while it is measured.
 type gpuPoller struct {
@@ -143,7 +134,7 @@ func gpuID(m *dto.Metric) string {
 
 // take returns what was read since it was last asked: means of utilization and
 // power, the most memory used, the memory there is.
-func (g *gpuPoller) take() *GPUMetrics {
+func (g *gpuPoller) take() *result.GPUMetrics {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	m := foldGPU(g.samples)
@@ -151,7 +142,7 @@ func (g *gpuPoller) take() *GPUMetrics {
 	return m
 }
 
-func foldGPU(samples []map[string]map[string]float64) *GPUMetrics {
+func foldGPU(samples []map[string]map[string]float64) *result.GPUMetrics {
 	sum := make(map[string]map[string]float64)
 	count := make(map[string]map[string]float64)
 	most := make(map[string]float64)
@@ -174,7 +165,7 @@ func foldGPU(samples []map[string]map[string]float64) *GPUMetrics {
 			values[gpu] /= count[name][gpu]
 		}
 	}
-	return &GPUMetrics{Utilization: sum[gpuUtilization], Power: sum[gpuPower], MemoryUsed: most, MemoryTotal: sum[gpuTotal]}
+	return &result.GPUMetrics{Utilization: sum[gpuUtilization], Power: sum[gpuPower], MemoryUsed: most, MemoryTotal: sum[gpuTotal]}
 }
 
 // warnings says what could not be read, as perf_analyzer does.
@@ -191,37 +182,6 @@ func (g *gpuPoller) warnings() []string {
 		}
 	}
 	return list
-}
-
-// merged adds an earlier stretch of equal length to m.
-func (m *GPUMetrics) merged(earlier *GPUMetrics) *GPUMetrics {
-	if earlier == nil {
-		return m
-	}
-	mean := func(a, b map[string]float64) map[string]float64 {
-		out := maps.Clone(a)
-		for gpu, v := range b {
-			if old, ok := out[gpu]; ok {
-				v = (old + v) / 2
-			}
-			if out == nil {
-				out = make(map[string]float64)
-			}
-			out[gpu] = v
-		}
-		return out
-	}
-	out := &GPUMetrics{
-		Utilization: mean(earlier.Utilization, m.Utilization), Power: mean(earlier.Power, m.Power),
-		MemoryUsed: maps.Clone(earlier.MemoryUsed), MemoryTotal: mean(earlier.MemoryTotal, m.MemoryTotal),
-	}
-	for gpu, v := range m.MemoryUsed {
-		if out.MemoryUsed == nil {
-			out.MemoryUsed = make(map[string]float64)
-		}
-		out.MemoryUsed[gpu] = max(out.MemoryUsed[gpu], v)
-	}
-	return out
 }
 
 // MetricsURL returns the address of a server's metrics as perf_analyzer guesses

@@ -43,11 +43,11 @@ func TestGPUMetricsAreFoldedByTheirKind(t *testing.T) {
 	if m.Utilization["a"] != 3 || m.Power["a"] != 3 || m.MemoryUsed["a"] != 5 || m.MemoryTotal["a"] != 9 {
 		t.Errorf("got %+v, want means, the most memory, the total", m)
 	}
-	both := m.merged(foldGPU([]map[string]map[string]float64{sample(9)}))
+	both := m.Merged(foldGPU([]map[string]map[string]float64{sample(9)}))
 	if both.Utilization["a"] != 6 || both.MemoryUsed["a"] != 9 || m.MemoryUsed["a"] != 5 {
 		t.Errorf("got %+v, want both stretches", both)
 	}
-	if empty := foldGPU(nil).merged(m); empty.Power["a"] != 3 {
+	if empty := foldGPU(nil).Merged(m); empty.Power["a"] != 3 {
 		t.Errorf("with nothing: got %+v, want what there was", empty)
 	}
 }

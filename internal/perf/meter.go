@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"shoal/internal/load"
+	"shoal/internal/perf/drive"
+	"shoal/internal/perf/judge"
+	"shoal/internal/perf/result"
 	pb "shoal/internal/protocol/kservegrpc/inferencepb"
 )
 
 const (
-	// tickLength is how often what the workers saw is collected.
-	tickLength = 100 * time.Millisecond
 	// tendEvery is after how many ticks an idle connection is looked after, each in
 	// its turn: a second is soon enough for a server that wants to stop.
 	tendEvery = 10
@@ -26,12 +27,12 @@ const (
 	statisticsTimeout = 10 * time.Second
 )
 
-// A meter turns what a crew sees into windows, one after the other without a gap.
+// A meter turns what callers see into windows, one after the other without a gap.
 type meter struct {
 	session *Session
-	crew    *crew
-	load    Load
-	observe func(Progress)
+	drive   *drive.Generator
+	load    result.Load
+	observe func(result.Progress)
 
 	origin time.Duration // of the level
 	last   edge          // where the window now measured began
@@ -39,10 +40,10 @@ type meter struct {
 	trial  int
 
 	ticks    int
-	timeline []Tick
+	timeline []result.Tick
 	tick     *load.Histogram // of the tick now measured
-	exported []exported
-	health   health
+	kept     []result.Exchange
+	health   judge.Health
 }
 
 // An edge is what is read at the moment between two windows.
@@ -52,8 +53,8 @@ type edge struct {
 	stats                []*pb.ModelStatistics
 }
 
-func newMeter(ctx context.Context, s *Session, c *crew, l Load, observe func(Progress)) (*meter, error) {
-	m := &meter{session: s, crew: c, load: l, observe: observe, tick: &load.Histogram{}, health: health{limit: s.settings.Plan.MaxErrors}}
+func newMeter(ctx context.Context, s *Session, g *drive.Generator, l result.Load, observe func(result.Progress)) (*meter, error) {
+	m := &meter{session: s, drive: g, load: l, observe: observe, tick: &load.Histogram{}, health: judge.Health{Limit: s.settings.Plan.MaxErrors}}
 	var err error
 	m.last, err = m.edge(ctx)
 	m.origin, m.cut = m.last.at, m.last.at
@@ -77,21 +78,21 @@ func (m *meter) edge(ctx context.Context) (edge, error) {
 }
 
 // window measures until the window is over: after its time, with enough answers,
-// when the crew has done its work, or when ctx ends. It returns false when the
+// when the generator has done its work, or when ctx ends. It returns false when the
 // level should end, because no more will come.
-func (m *meter) window(ctx context.Context) (Window, bool, error) {
+func (m *meter) window(ctx context.Context) (result.Window, bool, error) {
 	m.trial++
-	w := Window{Start: load.At(m.last.at), Latency: &load.Histogram{}}
+	w := result.Window{Start: load.At(m.last.at), Latency: &load.Histogram{}}
 	if m.load.Open() {
 		w.FromSend, w.SendLag = &load.Histogram{}, &load.Histogram{}
-		if m.session.settings.Plan.LatencyClock == SendClock {
+		if m.session.settings.Plan.LatencyClock == result.SendClock {
 			w.FromSchedule = &load.Histogram{}
 		}
 	}
 	clamp := m.collect(ctx, &w)
-	going := ctx.Err() == nil && m.health.why == ""
+	going := ctx.Err() == nil && m.health.Why == ""
 	select {
-	case <-m.crew.done:
+	case <-m.drive.Done():
 		going = false
 	default:
 	}
@@ -103,7 +104,7 @@ func (m *meter) window(ctx context.Context) (Window, bool, error) {
 		w.Start, w.Duration = load.At(clamp.first), clamp.last-clamp.first
 	}
 	w.ClientCPU, w.ServerCPU = now.clientCPU-m.last.clientCPU, max(0, now.serverCPU-m.last.serverCPU)
-	w.MaxInFlight, _ = m.crew.crowd()
+	w.MaxInFlight = m.drive.Peak()
 	if err == nil && m.session.statistics {
 		w.Server = diffStats(m.last.stats, now.stats)
 	}
@@ -114,14 +115,14 @@ func (m *meter) window(ctx context.Context) (Window, bool, error) {
 	return w, going, err
 }
 
-// collect takes what the workers saw, tick by tick, until the window is over.
-func (m *meter) collect(ctx context.Context, w *Window) *clamp {
+// collect takes what the callers saw, tick by tick, until the window is over.
+func (m *meter) collect(ctx context.Context, w *result.Window) *clamp {
 	p := &m.session.settings.Plan
 	length := p.Window + p.Window/5 // as perf_analyzer's windows
-	if p.Mode != TimeWindows {
+	if p.Mode != result.TimeWindows {
 		length = minCountWindow
 	}
-	ticker := time.NewTicker(tickLength)
+	ticker := time.NewTicker(result.TickLength)
 	defer ticker.Stop()
 	end := time.NewTimer(max(0, m.last.at+length-load.Now()))
 	defer end.Stop()
@@ -133,17 +134,17 @@ func (m *meter) collect(ctx context.Context, w *Window) *clamp {
 			clamp.take(m, w)
 			m.progress(w)
 		case <-end.C:
-			if p.Mode == TimeWindows {
+			if p.Mode == result.TimeWindows {
 				return clamp
 			}
 			enough = true
-		case <-m.crew.done:
+		case <-m.drive.Done():
 			clamp.take(m, w)
 			return clamp
 		case <-ctx.Done():
 			return clamp
 		}
-		if m.health.why != "" || p.Mode == CountWindows && enough && w.Requests >= p.WindowCount {
+		if m.health.Why != "" || p.Mode == result.CountWindows && enough && w.Requests >= p.WindowCount {
 			return clamp
 		}
 	}
@@ -156,80 +157,90 @@ type clamp struct {
 	first, last time.Duration
 }
 
-// take moves what the workers have seen into the window.
-func (c *clamp) take(m *meter, w *Window) {
+// take moves what the callers have seen into the window.
+func (c *clamp) take(m *meter, w *result.Window) {
 	m.tick.Reset()
 	now := load.Now()
 	before, failedBefore, rowsBefore := w.Requests, w.Failed, w.Rows
 	m.ticks++
-	for i, worker := range m.crew.workers {
-		records, idle, failed, export := worker.take()
-		for i := range records {
-			c.add(&records[i])
-			m.count(w, &records[i])
+	for i, caller := range m.drive.Callers {
+		seen := caller.Take()
+		for i := range seen.Records {
+			c.add(&seen.Records[i])
+			m.count(w, &seen.Records[i])
 		}
-		w.Idle += idle
-		for _, f := range failed {
+		w.Idle += seen.Idle
+		for _, f := range seen.Failures {
 			w.Failed++
-			w.countError(f.cause, 1)
-			m.health.fail(f)
+			w.CountError(f.Cause, 1)
+			m.health.Fail(f.Cause, f.Fault, f.Fatal)
 		}
-		m.exported = append(m.exported, export...)
+		m.kept = append(m.kept, seen.Kept...)
 		if i%tendEvery == m.ticks%tendEvery {
-			worker.conn.Tend()
+			caller.Tend()
 		}
 	}
-	m.health.tick(now, w.Requests-before)
-	w.cut(now-m.cut, w.Requests-before, w.Rows-rowsBefore, m.tick)
+	m.health.Tick(now, w.Requests-before)
+	w.Cut(now-m.cut, w.Requests-before, w.Rows-rowsBefore, m.tick)
 	m.cut = now
-	m.timeline = append(m.timeline, Tick{
+	m.timeline = append(m.timeline, result.Tick{
 		At: now - m.origin, Requests: w.Requests - before, Failed: w.Failed - failedBefore,
 		P50: m.tick.Quantile(0.5), P99: m.tick.Quantile(0.99), Max: m.tick.Max(),
 	})
 }
 
-func (c *clamp) add(r *record) {
-	if !c.any || r.start < c.first {
-		c.first = r.start
+func (c *clamp) add(r *drive.Record) {
+	if !c.any || r.Start < c.first {
+		c.first = r.Start
 	}
-	if !c.any || r.done > c.last {
-		c.last = r.done
+	if !c.any || r.Done > c.last {
+		c.last = r.Done
 	}
 	c.any = true
 }
 
 // count adds one answered request.
-func (m *meter) count(w *Window, r *record) {
+func (m *meter) count(w *result.Window, r *drive.Record) {
 	w.Requests++
-	w.Rows += m.session.rowsOf(r.message)
-	w.Responses += int64(r.responses)
-	if r.ended {
+	w.Rows += m.session.rowsOf(r.Message)
+	w.Responses += int64(r.Responses)
+	if r.Ended {
 		w.Sequences++
 	}
-	latency := r.done - r.start
+	latency := r.Done - r.Start
 	if m.load.Open() {
 		w.FromSend.Record(latency)
-		lag := r.start - r.due
+		lag := r.Start - r.Due
 		w.SendLag.Record(lag)
 		if lag > lateAfter {
 			w.Delayed++
 		}
 		if w.FromSchedule != nil {
-			w.FromSchedule.Record(r.done - r.due)
+			w.FromSchedule.Record(r.Done - r.Due)
 		} else {
-			latency = r.done - r.due
+			latency = r.Done - r.Due
 		}
 	}
 	w.Latency.Record(latency)
 	m.tick.Record(latency)
-	sent, first := r.sent, r.first
+	sent, first := r.Sent, r.First
 	if sent == 0 {
-		sent = r.start
+		sent = r.Start
 	}
 	if first == 0 {
-		first = r.done
+		first = r.Done
 	}
-	w.Send += sent - r.start
+	w.Send += sent - r.Start
 	w.Wait += max(0, first-sent)
-	w.Receive += r.done - first
+	w.Receive += r.Done - first
+}
+
+func (m *meter) progress(w *result.Window) {
+	if m.observe == nil {
+		return
+	}
+	m.observe(result.Progress{
+		Load: m.load, Trial: m.trial, Elapsed: load.Now() - m.last.at, Window: w,
+		Tick: m.timeline[len(m.timeline)-1], Latency: m.tick, InFlight: m.drive.InFlight(),
+	})
 }

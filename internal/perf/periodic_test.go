@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"shoal/internal/load"
+	"shoal/internal/perf/drive"
+	"shoal/internal/perf/result"
 )
 
 // A streamingServer answers each request ten times, once a second, and notes when
@@ -52,10 +54,10 @@ func TestPeriodicLoadGrowsWithTheAnswers(t *testing.T) {
 		server := &streamingServer{start: time.Now()}
 		session := &Session{
 			settings: Settings{
-				Mode: Periodic, Range: single(10), Periodic: PeriodicLoad{Start: 4, End: 10, Step: 3, Every: 3}, Export: true,
-				Plan: Plan{Mode: RequestCount, RequestCount: 10, BatchSize: 1, MaxTrials: 1, Stability: 1, MaxErrors: 0.01},
+				Mode: result.Periodic, Range: single(10), Periodic: drive.PeriodicLoad{Start: 4, End: 10, Step: 3, Every: 3}, Export: true,
+				Plan: result.Plan{Mode: result.RequestCount, RequestCount: 10, BatchSize: 1, MaxTrials: 1, Stability: 1, MaxErrors: 0.01},
 			},
-			link: server, messages: make([]*load.Message, 1), newAlarm: newRuntimeAlarm, target: Target{Model: "m"}, data: anyData(),
+			link: server, messages: make([]*load.Message, 1), newAlarm: drive.NewRuntimeAlarm, target: result.Target{Model: "m"}, data: anyData(),
 		}
 		r, err := session.Run(t.Context(), &logbook{})
 		if err != nil {
@@ -72,24 +74,24 @@ func TestPeriodicLoadGrowsWithTheAnswers(t *testing.T) {
 			}
 		}
 		w := r.Levels[0].Merged
-		if w.Requests != 10 || w.Responses != 100 || !r.Levels[0].Stable || len(session.exported[0].requests) != 10 {
-			t.Errorf("got %d requests, %d answers, %d of them to export, want 10 and 100 and all", w.Requests, w.Responses, len(session.exported[0].requests))
+		if w.Requests != 10 || w.Responses != 100 || !r.Levels[0].Stable || len(session.exported[0].Exchanges) != 10 {
+			t.Errorf("got %d requests, %d answers, %d of them to export, want 10 and 100 and all", w.Requests, w.Responses, len(session.exported[0].Exchanges))
 		}
 	})
 }
 
 func TestPeriodicLoadIsChecked(t *testing.T) {
-	for want, p := range map[string]PeriodicLoad{
-		"--request-period is 0":               {1, 2, 1, 0},
-		"must start at 1":                     {0, 2, 1, 1},
-		"must start at 1 or more, end no low": {3, 2, 1, 1},
-		"must lead from the start to the end": {10, 100, 40, 1},
+	for want, p := range map[string]drive.PeriodicLoad{
+		"--request-period is 0":               {Start: 1, End: 2, Step: 1, Every: 0},
+		"must start at 1":                     {Start: 0, End: 2, Step: 1, Every: 1},
+		"must start at 1 or more, end no low": {Start: 3, End: 2, Step: 1, Every: 1},
+		"must lead from the start to the end": {Start: 10, End: 100, Step: 40, Every: 1},
 	} {
-		if err := p.check(); err == nil || !strings.Contains(err.Error(), want) {
+		if err := p.Check(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: got %v, want %q", p, err, want)
 		}
 	}
-	if err := (PeriodicLoad{10, 100, 30, 10}).check(); err != nil {
+	if err := (drive.PeriodicLoad{Start: 10, End: 100, Step: 30, Every: 10}).Check(); err != nil {
 		t.Errorf("got %v, want none", err)
 	}
 }

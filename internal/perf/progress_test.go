@@ -1,6 +1,10 @@
 package perf
 
-import "testing"
+import (
+	"testing"
+
+	"shoal/internal/perf/result"
+)
 
 func TestLevelsOfARangeAreCountedBeforehand(t *testing.T) {
 	for text, want := range map[string]int{"4": 1, "1:8": 8, "1:16:5": 4, "2:16:2": 8, "0.1:0.5:0.1": 5, "1:0": 0, "3:3": 1} {
@@ -22,7 +26,7 @@ func TestLevelsOfARangeAreCountedBeforehand(t *testing.T) {
 			t.Errorf("%s: %d levels are measured, want %d", text, passes, want)
 		}
 	}
-	s := Settings{Range: Range{Start: 1, End: 64, Step: 1}, Plan: Plan{BinarySearch: true}}
+	s := Settings{Range: Range{Start: 1, End: 64, Step: 1}, Plan: result.Plan{BinarySearch: true}}
 	if got := s.Levels(); got != 0 {
 		t.Errorf("a search: got %d levels, want 0, which is not known", got)
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // A Range is the levels of a run: from Start to End by Step.
@@ -128,4 +129,34 @@ func (s *search) halve(passed bool) (float64, bool) {
 		middle = math.Trunc(middle)
 	}
 	return middle, true
+}
+
+// Count returns how many levels a range has; 0 when that is not known beforehand.
+func (r Range) Count() int {
+	switch {
+	case r.Single:
+		return 1
+	case r.Unbounded() || !(r.Step > 0):
+		return 0
+	}
+	return int(math.Floor((r.End*(1+1e-9)-r.Start)/r.Step)) + 1
+}
+
+// Levels returns how many levels a run will have; 0 when that is not known
+// beforehand.
+func (s *Settings) Levels() int {
+	if s.Plan.BinarySearch || len(s.Capacity) > 0 {
+		return 0
+	}
+	return s.Range.Count()
+}
+
+// RateOf returns the single level of a schedule with these gaps: their mean rate.
+func RateOf(gaps []time.Duration) Range {
+	var sum time.Duration
+	for _, g := range gaps {
+		sum += g
+	}
+	r := float64(len(gaps)) / sum.Seconds()
+	return Range{Start: r, End: r, Step: 1, Single: true}
 }

@@ -9,11 +9,9 @@ import (
 	"shoal/internal/arrivals"
 	"shoal/internal/client"
 	"shoal/internal/perf/input"
+	"shoal/internal/perf/result"
 	"shoal/internal/tensor"
 )
-
-// Replay is the distribution of a load whose requests come as they did in a trace.
-const Replay = "replay"
 
 // maxReplayBytes bounds the messages of a replay, which are made beforehand.
 const maxReplayBytes = 1 << 30
@@ -26,8 +24,8 @@ func (s *Settings) SetReplay(file string, t *arrivals.Trace, speed float64) erro
 	if n == 0 {
 		return fmt.Errorf("%s has no arrival for model %q, but for %s", file, s.Model, strings.Join(t.Models(), ", "))
 	}
-	s.Mode, s.Distribution, s.Replay = Intervals, Replay, part
-	s.Plan.Mode, s.Plan.RequestCount = RequestCount, int64(n)
+	s.Mode, s.Distribution, s.Replay = result.Intervals, result.Replay, part
+	s.Plan.Mode, s.Plan.RequestCount = result.RequestCount, int64(n)
 	s.Plan.Replay, s.Plan.ReplaySpeed = file, speed
 	// The pacer asks for a gap after the last arrival as well.
 	s.Intervals = append(part.Gaps(speed), 0)

@@ -10,6 +10,7 @@ import (
 
 	"shoal/internal/arrivals"
 	"shoal/internal/perf/input"
+	"shoal/internal/perf/result"
 	"shoal/internal/tensor"
 )
 
@@ -96,7 +97,7 @@ func TestReplayRefusesRequestsThatTheModelDoesNotTake(t *testing.T) {
 		if err := s.SetReplay("t", &arrivals.Trace{Kinds: []arrivals.Kind{{Inputs: inputs}}, Arrivals: make([]arrivals.Arrival, 1)}, 1); err != nil {
 			t.Fatal(err)
 		}
-		err := (&Session{settings: s, target: Target{MaxBatch: 4}}).encodeReplay(ports)
+		err := (&Session{settings: s, target: result.Target{MaxBatch: 4}}).encodeReplay(ports)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%+v: got %v, want %q", inputs, err, want)
 		}

@@ -8,31 +8,21 @@ import (
 	"time"
 
 	"shoal/internal/load"
+	"shoal/internal/perf/drive"
+	"shoal/internal/perf/judge"
+	"shoal/internal/perf/result"
 )
 
 // ErrNoAnswers ends a run in which a window had no answer at all.
 var ErrNoAnswers = errors.New("no valid requests recorded within time interval. Please use a larger time window")
 
-// An Observer is told how a run goes. Its methods are called one at a time; they
-// should return soon.
-type Observer interface {
-	// Begin is called before a level is measured.
-	Begin(l Load)
-	// Progress is called ten times a second.
-	Progress(p Progress)
-	// Window is called when a window of a level has ended.
-	Window(trial int, w *Window)
-	// End is called when a level has ended.
-	End(l *Level)
-}
-
 // Run measures all levels. When ctx ends, the window then measured ends too and
 // the result has what was measured until then. The result is never nil; the error
 // says why the run could not go on.
-func (s *Session) Run(ctx context.Context, o Observer) (*Result, error) {
-	r := &Result{
-		Format: resultFormat, Tool: s.settings.Tool, Command: s.settings.Command, Started: time.Now(),
-		Host: thisHost(), Target: s.target, Plan: s.settings.Plan, Levels: []Level{}, Warnings: s.data.Notes,
+func (s *Session) Run(ctx context.Context, o result.Observer) (*result.Result, error) {
+	r := &result.Result{
+		Format: result.Format, Tool: s.settings.Tool, Command: s.settings.Command, Started: time.Now(),
+		Host: ThisHost(), Target: s.target, Plan: s.settings.Plan, Levels: []result.Level{}, Warnings: s.data.Notes,
 	}
 	var err error
 	if s.settings.MetricsURL != "" {
@@ -58,7 +48,7 @@ func (s *Session) Run(ctx context.Context, o Observer) (*Result, error) {
 }
 
 // levels measures the levels of the range, one after the other.
-func (s *Session) levels(ctx context.Context, r *Result, o Observer) error {
+func (s *Session) levels(ctx context.Context, r *result.Result, o result.Observer) error {
 	find := search{levels: s.settings.Range, binary: s.settings.Plan.BinarySearch}
 	passed := true
 	for {
@@ -66,7 +56,7 @@ func (s *Session) levels(ctx context.Context, r *Result, o Observer) error {
 		if !more {
 			return nil
 		}
-		l := Level{Load: Load{Mode: s.settings.Mode, Value: value, Distribution: s.settings.Distribution}}
+		l := result.Level{Load: result.Load{Mode: s.settings.Mode, Value: value, Distribution: s.settings.Distribution}}
 		o.Begin(l.Load)
 		err := s.level(ctx, &l, o)
 		r.Levels = append(r.Levels, l)
@@ -78,12 +68,10 @@ func (s *Session) levels(ctx context.Context, r *Result, o Observer) error {
 	}
 }
 
-func thisHost() Host {
-	return Host{OS: runtime.GOOS, Arch: runtime.GOARCH, CPU: cpuModel(), CPUs: runtime.GOMAXPROCS(0)}
+// ThisHost returns the machine that this process runs on.
+func ThisHost() result.Host {
+	return result.Host{OS: runtime.GOOS, Arch: runtime.GOARCH, CPU: cpuModel(), CPUs: runtime.GOMAXPROCS(0)}
 }
-
-// cutShort is the reason of a level that was ended before it was stable.
-const cutShort = "cut short"
 
 const (
 	// patience is how long a level's last requests may take once no more are
@@ -100,7 +88,7 @@ const (
 )
 
 // level measures one load until it is stable, over the limit, or out of trials.
-func (s *Session) level(ctx context.Context, l *Level, o Observer) error {
+func (s *Session) level(ctx context.Context, l *result.Level, o result.Observer) error {
 	p := &s.settings.Plan
 	conns, err := s.connect(ctx, l.Load)
 	if err != nil {
@@ -112,22 +100,23 @@ func (s *Session) level(ctx context.Context, l *Level, o Observer) error {
 			return err
 		}
 	}
-	c := newCrew(conns, s.messages, p.RequestCount, s.settings.Export)
-	c.order = s.order
-	m, err := newMeter(ctx, s, c, l.Load, o.Progress)
+	g := drive.New(conns, drive.Options{
+		Messages: s.messages, Order: s.order, Limit: p.RequestCount, Keep: s.settings.Export, Check: s.check(), Sequences: s.sequences,
+	})
+	m, err := newMeter(ctx, s, g, l.Load, o.Progress)
 	if err != nil {
 		return fmt.Errorf("failed to get statistics: %w", err)
 	}
-	if err := s.start(ctx, c, l.Load); err != nil {
+	if err := s.start(ctx, g, l.Load); err != nil {
 		return err
 	}
 	err = s.measure(ctx, l, m, o)
-	c.stop()
+	g.Stop()
 	wait := s.waitFor(ctx, l)
 	if err != nil {
 		wait = cutPatience
 	}
-	if !c.wait(wait) && err == nil && ctx.Err() == nil {
+	if !g.Wait(wait) && err == nil && ctx.Err() == nil {
 		l.Warnings = append(l.Warnings, "the server did not answer the last requests; their connections were closed")
 	}
 	l.Timeline = m.timeline
@@ -137,7 +126,7 @@ func (s *Session) level(ctx context.Context, l *Level, o Observer) error {
 
 // connect makes the connections of a level, and those that will surely be used
 // connect.
-func (s *Session) connect(ctx context.Context, l Load) ([]load.Conn, error) {
+func (s *Session) connect(ctx context.Context, l result.Load) ([]load.Conn, error) {
 	n, ahead := int(l.Value), int(l.Value)
 	if l.Open() {
 		n = s.settings.Plan.MaxOutstanding
@@ -162,86 +151,90 @@ func closeAll(conns []load.Conn) {
 	}
 }
 
-func (s *Session) start(ctx context.Context, c *crew, l Load) error {
+// check returns what looks at each answer; nil when any answer is good.
+func (s *Session) check() func(message int, answer []byte) error {
+	if s.expected == nil {
+		return nil
+	}
+	return s.checkAnswer
+}
+
+func (s *Session) start(ctx context.Context, g *drive.Generator, l result.Load) error {
 	// What is under way when the run is cut may still be answered.
 	ctx = context.WithoutCancel(ctx)
-	c.sequences = s.sequences
-	if s.expected != nil {
-		c.expect(s.checkAnswer)
-	}
-	if l.Mode == Periodic {
-		c.startPeriodic(ctx, s.settings.Periodic)
+	if l.Mode == result.Periodic {
+		g.StartPeriodic(ctx, s.settings.Periodic)
 		return nil
 	}
 	if !l.Open() {
-		c.startClosed(ctx)
+		g.StartClosed(ctx)
 		return nil
 	}
 	a, err := s.newAlarm()
 	if err != nil {
 		return err
 	}
-	c.startOpen(ctx, newSchedule(l, s.settings.Intervals, s.settings.Seed), a)
+	g.StartOpen(ctx, drive.NewSchedule(l, s.settings.Intervals, s.settings.Seed), a)
 	return nil
 }
 
 // warmUp makes the same load for a number of requests and forgets it.
-func (s *Session) warmUp(ctx context.Context, l Load, conns []load.Conn) error {
-	c := newCrew(conns, s.messages, s.settings.Plan.Warmup, false)
-	if err := s.start(ctx, c, l); err != nil {
+func (s *Session) warmUp(ctx context.Context, l result.Load, conns []load.Conn) error {
+	g := drive.New(conns, drive.Options{Messages: s.messages, Limit: s.settings.Plan.Warmup, Check: s.check(), Sequences: s.sequences})
+	if err := s.start(ctx, g, l); err != nil {
 		return err
 	}
 	select {
-	case <-c.done:
+	case <-g.Done():
 	case <-ctx.Done():
-		c.stop()
-		c.wait(cutPatience)
+		g.Stop()
+		g.Wait(cutPatience)
 	}
-	for _, w := range c.workers {
-		if _, _, failed, _ := w.take(); len(failed) > 0 {
-			return fmt.Errorf("a request of the warm-up failed: %s", failed[0].cause)
+	for _, c := range g.Callers {
+		if failed := c.Take().Failures; len(failed) > 0 {
+			return fmt.Errorf("a request of the warm-up failed: %s", failed[0].Cause)
 		}
 	}
 	return nil
 }
 
 // measure takes windows until the level is decided.
-func (s *Session) measure(ctx context.Context, l *Level, m *meter, o Observer) error {
+func (s *Session) measure(ctx context.Context, l *result.Level, m *meter, o result.Observer) error {
 	p := &s.settings.Plan
 	for trial := 1; ; trial++ {
 		w, going, err := m.window(ctx)
 		if err == nil {
-			w.WarmUp = s.warming(l, trial, &w)
+			w.WarmUp = judge.WarmUp(p, l.Windows, &w)
 		}
 		l.Windows = append(l.Windows, w) // what was measured until a server died counts too
 		o.Window(trial, &w)
-		if err != nil || m.health.why != "" {
-			l.Reason = cutShort
+		if err != nil || m.health.Why != "" {
+			l.Reason = result.CutShort
 		}
-		if m.health.why != "" {
-			return errors.New(m.health.why)
+		if m.health.Why != "" {
+			return errors.New(m.health.Why)
 		}
 		if err != nil {
 			return fmt.Errorf("failed to get statistics: %w", err)
 		}
 		if w.Requests == 0 && ctx.Err() == nil {
 			if w.Failed > 0 {
-				return fmt.Errorf("all %d requests of a window failed: %s", w.Failed, m.health.cause)
+				return fmt.Errorf("all %d requests of a window failed: %s", w.Failed, m.health.Cause)
 			}
 			return ErrNoAnswers
 		}
-		v := judge(p, l.Windows)
+		v := judge.Windows(p, l.Windows)
 		if p.RequestCount > 0 {
 			if l.Stable = !going && ctx.Err() == nil; ctx.Err() != nil {
-				l.Reason = cutShort
+				l.Reason = result.CutShort
 			}
 			return nil
 		}
-		l.Stable, l.Reason, l.OverLimit = v.stable, v.reason, v.over
-		if ctx.Err() != nil && !v.stable {
-			l.Reason = cutShort
+		l.Stable, l.Reason, l.OverLimit = v.Stable, v.Reason, v.Over
+		if ctx.Err() != nil && !v.Stable {
+			l.Reason = result.CutShort
 		}
-		if v.stable || v.over || !going || trial >= p.MaxTrials {
+		if v.Stable || v.Over || !going || trial >= p.MaxTrials {
 			s.relief(l, v)
 			return nil
 		}
@@ -249,32 +242,32 @@ func (s *Session) measure(ctx context.Context, l *Level, m *meter, o Observer) e
 }
 
 // relief lets an asynchronous run pass when only its latency is not stable.
-func (s *Session) relief(l *Level, v verdict) {
-	if s.settings.Plan.Async && v.throughput && !v.stable && !v.over {
+func (s *Session) relief(l *result.Level, v judge.Verdict) {
+	if s.settings.Plan.Async && v.Throughput && !v.Stable && !v.Over {
 		l.Stable, l.Reason = true, ""
-		l.Warnings = append(l.Warnings, "Request latency is not stabilizing: its spread is "+percent(v.spread.Latency)+"; fewer concurrent requests may help.")
+		l.Warnings = append(l.Warnings, "Request latency is not stabilizing: its spread is "+result.Percent(v.Spread.Latency)+"; fewer concurrent requests may help.")
 	}
 }
 
 // finish adds up what counts.
-func (s *Session) finish(l *Level, m *meter) {
+func (s *Session) finish(l *result.Level, m *meter) {
 	windows := l.Windows
 	if n := len(windows); n > 1 && windows[n-1].Requests == 0 {
 		windows = windows[:n-1] // a window that was cut before its first answer
 	}
-	l.Merged = merge(counted(windows))
-	l.Goals = checkGoals(s.settings.Goals, l.Merged)
-	l.Figures = figuresOf(&s.settings.Plan, l.Merged)
-	l.forgetSlices()
-	l.Spread = judge(&s.settings.Plan, windows).spread
+	l.Merged = result.Merge(result.LastWindows(windows))
+	l.Goals = judge.CheckGoals(s.settings.Goals, l.Merged)
+	l.Figures = judge.Figures(&s.settings.Plan, l.Merged)
+	l.ForgetSlices()
+	l.Spread = s.settings.Plan.SpreadOf(windows)
 	if s.settings.Export {
-		s.keep(l, m.exported)
+		s.keep(l, m.kept)
 	}
-	l.Warnings = append(l.Warnings, warnings(&s.settings.Plan, l, runtime.GOMAXPROCS(0))...)
+	l.Warnings = append(l.Warnings, judge.Warnings(&s.settings.Plan, l, runtime.GOMAXPROCS(0))...)
 }
 
 // waitFor returns how long the last requests of a level may take.
-func (s *Session) waitFor(ctx context.Context, l *Level) time.Duration {
+func (s *Session) waitFor(ctx context.Context, l *result.Level) time.Duration {
 	if ctx.Err() != nil {
 		return cutPatience
 	}
@@ -283,4 +276,22 @@ func (s *Session) waitFor(ctx context.Context, l *Level) time.Duration {
 		d = max(d, 3*l.Windows[i].Latency.Max())
 	}
 	return d
+}
+
+// keep remembers a level's requests for the export.
+func (s *Session) keep(l *result.Level, exchanges []result.Exchange) {
+	e := result.ExportedLevel{Load: l.Load, Exchanges: exchanges}
+	for i := range l.Windows {
+		w := &l.Windows[i]
+		if i == 0 {
+			e.Boundaries = append(e.Boundaries, w.Start)
+		}
+		e.Boundaries = append(e.Boundaries, w.Start.Add(w.Duration))
+	}
+	s.exported = append(s.exported, e)
+}
+
+// Exported returns every request of a run that asked for it.
+func (s *Session) Exported() *result.Export {
+	return &result.Export{Protocol: s.target.Protocol, Requests: s.requests, Levels: s.exported}
 }

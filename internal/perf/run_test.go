@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"shoal/internal/perf/result"
 )
 
 func TestRunMeasuresALevelInThreeWindows(t *testing.T) {
@@ -13,7 +15,7 @@ func TestRunMeasuresALevelInThreeWindows(t *testing.T) {
 		server := &fakeServer{latency: always(10 * time.Millisecond)}
 		book := &logbook{}
 		start := time.Now()
-		r, err := measured(t, Settings{Mode: Concurrency, Range: single(4)}, server, book)
+		r, err := measured(t, Settings{Mode: result.Concurrency, Range: single(4)}, server, book)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +52,7 @@ func TestRunTakesTheLastThreeWindowsThatAgree(t *testing.T) {
 			}
 			return 10 * time.Millisecond
 		}}
-		r, err := measured(t, Settings{Mode: Concurrency, Range: single(1)}, server, nil)
+		r, err := measured(t, Settings{Mode: result.Concurrency, Range: single(1)}, server, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,7 +74,7 @@ func restless() func(int) time.Duration {
 func TestRunReportsALevelThatIsNotStableAndGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		book := &logbook{}
-		r, err := measured(t, Settings{Mode: Concurrency, Range: Range{1, 2, 1, false}, Plan: Plan{MaxTrials: 4}}, &fakeServer{latency: restless()}, book)
+		r, err := measured(t, Settings{Mode: result.Concurrency, Range: Range{1, 2, 1, false}, Plan: result.Plan{MaxTrials: 4}}, &fakeServer{latency: restless()}, book)
 		if err != nil || len(r.Levels) != 2 || len(book.begun) != 2 {
 			t.Fatalf("got %d levels, %v, want both", len(r.Levels), err)
 		}
@@ -89,7 +91,7 @@ func TestRunReportsALevelThatIsNotStableAndGoesOn(t *testing.T) {
 
 func TestRunWithFewerThanThreeTrialsReportsWhatItHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, err := measured(t, Settings{Mode: Concurrency, Range: single(1), Plan: Plan{MaxTrials: 1}}, &fakeServer{latency: always(time.Millisecond)}, nil)
+		r, err := measured(t, Settings{Mode: result.Concurrency, Range: single(1), Plan: result.Plan{MaxTrials: 1}}, &fakeServer{latency: always(time.Millisecond)}, nil)
 		if err != nil || r.Levels[0].Stable || math.Abs(float64(r.Levels[0].Merged.Requests)-1200) > 2 || r.Levels[0].Reason != "1 of 3 windows" {
 			t.Errorf("got %+v, %v, want one window, not called stable", r.Levels[0].Reason, err)
 		}
@@ -99,7 +101,7 @@ func TestRunWithFewerThanThreeTrialsReportsWhatItHas(t *testing.T) {
 func TestAsyncRunPassesWhenOnlyLatencyVaries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		// Throughput is the schedule's, latency wanders.
-		settings := Settings{Mode: RequestRate, Distribution: Constant, Range: single(100), Plan: Plan{Async: true, MaxTrials: 4}}
+		settings := Settings{Mode: result.RequestRate, Distribution: result.Constant, Range: single(100), Plan: result.Plan{Async: true, MaxTrials: 4}}
 		r, err := measured(t, settings, &fakeServer{latency: restless()}, nil)
 		if l := r.Levels[0]; err != nil || !l.Stable || len(l.Warnings) != 1 || !strings.Contains(l.Warnings[0], "latency is not stabilizing") {
 			t.Errorf("got stable %v, %q, %v, want a warning only", l.Stable, l.Warnings, err)
@@ -115,7 +117,7 @@ func TestRunEndsItsRangeAtTheLatencyLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &fakeServer{}
 		server.latency = func(int) time.Duration { return time.Duration(server.inFlight) * 2 * time.Millisecond }
-		r, err := measured(t, Settings{Mode: Concurrency, Range: Range{1, 8, 1, false}, Plan: Plan{LatencyLimit: 5 * time.Millisecond}}, server, nil)
+		r, err := measured(t, Settings{Mode: result.Concurrency, Range: Range{1, 8, 1, false}, Plan: result.Plan{LatencyLimit: 5 * time.Millisecond}}, server, nil)
 		if err != nil || len(r.Levels) != 3 || len(r.Reported()) != 2 || !r.Levels[2].OverLimit {
 			t.Errorf("got %d levels, %d reported, %v, want 3, the last over the limit", len(r.Levels), len(r.Reported()), err)
 		}
@@ -124,12 +126,12 @@ func TestRunEndsItsRangeAtTheLatencyLimit(t *testing.T) {
 
 func TestRunSendsExactlyTheRequestsAskedFor(t *testing.T) {
 	for name, s := range map[string]Settings{
-		"closed": {Mode: Concurrency, Range: single(3)},
-		"open":   {Mode: RequestRate, Distribution: Poisson, Range: single(100)},
+		"closed": {Mode: result.Concurrency, Range: single(3)},
+		"open":   {Mode: result.RequestRate, Distribution: result.Poisson, Range: single(100)},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			server := &fakeServer{latency: always(7 * time.Millisecond)}
-			s.Plan = Plan{Mode: RequestCount, RequestCount: 50, Warmup: 5}
+			s.Plan = result.Plan{Mode: result.RequestCount, RequestCount: 50, Warmup: 5}
 			r, err := measured(t, s, server, nil)
 			w := r.Levels[0].Merged
 			if err != nil || w.Requests != 50 || server.n != 55 || !r.Levels[0].Stable {
@@ -144,7 +146,7 @@ func TestRunSendsExactlyTheRequestsAskedFor(t *testing.T) {
 
 func TestCountWindowsHaveTheirRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, err := measured(t, Settings{Mode: Concurrency, Range: single(1), Plan: Plan{Mode: CountWindows, WindowCount: 30}},
+		r, err := measured(t, Settings{Mode: result.Concurrency, Range: single(1), Plan: result.Plan{Mode: result.CountWindows, WindowCount: 30}},
 			&fakeServer{latency: always(100 * time.Millisecond)}, nil)
 		if err != nil {
 			t.Fatal(err)

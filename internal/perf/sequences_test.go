@@ -3,13 +3,15 @@ package perf
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"shoal/internal/client"
 	"shoal/internal/load"
+	"shoal/internal/perf/drive"
+	"shoal/internal/perf/result"
 )
 
 // A sequenceServer notes the requests of each sequence and finds fault with those
@@ -39,8 +41,10 @@ func (s *sequenceServer) Conns(n int) ([]load.Conn, error) {
 type sequenceConn struct{ server *sequenceServer }
 
 func (c *sequenceConn) Connect(context.Context) error { return nil }
-func (c *sequenceConn) Tend()                         {}
-func (c *sequenceConn) Close() error                  { return nil }
+
+func (c *sequenceConn) Tend() {}
+
+func (c *sequenceConn) Close() error { return nil }
 
 func (c *sequenceConn) Do(_ context.Context, _ *load.Message, x *load.Exchange) error {
 	at := x.Sequence
@@ -52,7 +56,7 @@ func (c *sequenceConn) Do(_ context.Context, _ *load.Message, x *load.Exchange) 
 	return err
 }
 
-func (s *sequenceServer) take(at load.Sequence) error {
+func (s *sequenceServer) take(at client.Sequence) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.n++
@@ -81,7 +85,7 @@ func (s *sequenceServer) take(at load.Sequence) error {
 	return nil
 }
 
-func (s *sequenceServer) give(at load.Sequence, err error) {
+func (s *sequenceServer) give(at client.Sequence, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.flying[at.ID]--
@@ -92,13 +96,13 @@ func (s *sequenceServer) give(at load.Sequence, err error) {
 }
 
 // runSequences makes load on a server of sequences.
-func runSequences(t *testing.T, s Settings, server *sequenceServer) *Result {
+func runSequences(t *testing.T, s Settings, server *sequenceServer) *result.Result {
 	t.Helper()
 	server.open, server.flying = make(map[uint64]int), make(map[uint64]int)
-	s.Plan = Plan{Mode: TimeWindows, Window: time.Second, MaxTrials: 3, Stability: 9, BatchSize: 1, MaxErrors: 0.5, MaxOutstanding: 64}
+	s.Plan = result.Plan{Mode: result.TimeWindows, Window: time.Second, MaxTrials: 3, Stability: 9, BatchSize: 1, MaxErrors: 0.5, MaxOutstanding: 64}
 	session := &Session{
-		settings: s, link: server, messages: make([]*load.Message, 5), newAlarm: newRuntimeAlarm, target: Target{Model: "m"},
-		data: anyData(), sequences: newSequencer(s.Sequences, []stream{{0, 3}, {3, 2}}, 1),
+		settings: s, link: server, messages: make([]*load.Message, 5), newAlarm: drive.NewRuntimeAlarm, target: result.Target{Model: "m"},
+		data: anyData(), sequences: drive.NewSequencer(s.Sequences, []drive.Stream{{First: 0, Steps: 3}, {First: 3, Steps: 2}}, 1),
 	}
 	r, err := session.Run(t.Context(), &logbook{})
 	if err != nil {
@@ -116,7 +120,7 @@ func runSequences(t *testing.T, s Settings, server *sequenceServer) *Result {
 func TestClosedLoopHasASequenceForEachCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &sequenceServer{latency: 5 * time.Millisecond}
-		r := runSequences(t, Settings{Mode: Concurrency, Range: single(4), Sequences: Sequences{Length: 10, Variation: 0.2, First: 7, End: 11}}, server)
+		r := runSequences(t, Settings{Mode: result.Concurrency, Range: single(4), Sequences: drive.Sequences{Length: 10, Variation: 0.2, First: 7, End: 11}}, server)
 		w := r.Levels[0].Merged
 		if server.lively != 4 || server.most != 1 {
 			t.Errorf("got %d sequences and %d requests of one under way, want 4 and 1", server.lively, server.most)
@@ -149,7 +153,7 @@ func TestOpenLoopDealsRequestsToSequences(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := &sequenceServer{latency: 30 * time.Millisecond}
-				s := Settings{Mode: RequestRate, Range: single(150), Sequences: Sequences{Length: 9, First: 1, Count: 2, Serial: c.serial}}
+				s := Settings{Mode: result.RequestRate, Range: single(150), Sequences: drive.Sequences{Length: 9, First: 1, Count: 2, Serial: c.serial}}
 				runSequences(t, s, server)
 				if server.lively > 2 || server.most > c.most || !c.serial && server.most < 2 {
 					t.Errorf("got %d sequences and %d requests of one under way, want 2 and up to %d", server.lively, server.most, c.most)
@@ -160,7 +164,7 @@ func TestOpenLoopDealsRequestsToSequences(t *testing.T) {
 }
 
 func TestSequenceThatFailedIsBegunAnew(t *testing.T) {
-	for mode, r := range map[string]Range{Concurrency: single(2), RequestRate: single(100)} {
+	for mode, r := range map[string]Range{result.Concurrency: single(2), result.RequestRate: single(100)} {
 		synctest.Test(t, func(t *testing.T) {
 			server := &sequenceServer{latency: time.Millisecond, fail: func(n int) error {
 				if n%10 == 0 {
@@ -168,47 +172,7 @@ func TestSequenceThatFailedIsBegunAnew(t *testing.T) {
 				}
 				return nil
 			}}
-			runSequences(t, Settings{Mode: mode, Range: r, Sequences: Sequences{Length: 20, First: 1, Count: 3}}, server)
+			runSequences(t, Settings{Mode: mode, Range: r, Sequences: drive.Sequences{Length: 20, First: 1, Count: 3}}, server)
 		})
-	}
-}
-
-func TestSequencesTakeAsManyStepsAsTheirStream(t *testing.T) {
-	q := newSequencer(Sequences{First: 1}, []stream{{0, 3}, {3, 2}}, 1)
-	var got []int
-	for range 2 {
-		s := q.begin()
-		for !s.over() {
-			m, at := s.step()
-			got = append(got, m)
-			if at.Start != (m == 0 || m == 3) || at.End != (m == 2 || m == 4) {
-				t.Errorf("message %d: got %+v, want a start at the stream's first and an end at its last", m, at)
-			}
-		}
-		q.end(s)
-	}
-	for i, m := range got {
-		if m != i || len(got) != 5 {
-			t.Fatalf("got messages %v, want 0 to 4", got)
-		}
-	}
-}
-
-func TestSequenceSettingsAreChecked(t *testing.T) {
-	for _, c := range []struct {
-		s    Sequences
-		most int
-		want string
-	}{
-		{Sequences{First: 0}, 1, "starts at 0"},
-		{Sequences{First: 5, End: 5}, 1, "has no ids"},
-		{Sequences{First: 1, End: 5}, 5, "has 4 ids, but 5 sequences"},
-		{Sequences{First: 1, End: 5}, 4, ""},
-		{Sequences{First: 1}, 1000, ""},
-	} {
-		err := c.s.check(c.most)
-		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%+v with %d: got %v, want %q", c.s, c.most, err, c.want)
-		}
 	}
 }

@@ -4,14 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
 	"shoal/internal/client"
 	"shoal/internal/load"
 	"shoal/internal/model/modelpb"
+	"shoal/internal/perf/drive"
 	"shoal/internal/perf/input"
+	"shoal/internal/perf/result"
 	pb "shoal/internal/protocol/kservegrpc/inferencepb"
 	"shoal/internal/tensor"
 )
@@ -21,7 +22,7 @@ import (
 type Session struct {
 	settings   Settings
 	api        client.API
-	target     Target
+	target     result.Target
 	statistics bool // the server has them
 	link       load.Link
 	messages   []*load.Message
@@ -31,19 +32,19 @@ type Session struct {
 	data       *input.Set
 	decoupled  bool
 	sequenced  bool                // the model wants sequences
-	sequences  *sequencer          // nil: the model wants none
+	sequences  *drive.Sequencer    // nil: the model wants none
 	expected   []map[string][]byte // by message: the outputs that it must get; nil: any
 	regions    []string            // shared memory that the server knows
 	server     *load.Process
 	gpu        *gpuPoller
-	exported   []experiment
-	newAlarm   func() (alarm, error) // what an open loop sleeps by
+	exported   []result.ExportedLevel
+	newAlarm   func() (drive.Alarm, error) // what an open loop sleeps by
 }
 
 // Open asks the server about the model and prepares the requests. The error of a
 // server that does not know the model is what the server says.
 func Open(ctx context.Context, settings Settings) (*Session, error) {
-	s := &Session{settings: settings, newAlarm: newAlarm, target: Target{
+	s := &Session{settings: settings, newAlarm: drive.NewAlarm, target: result.Target{
 		URL: settings.Address.Host + settings.Address.Prefix, Protocol: settings.Protocol, Streaming: settings.Streaming,
 		Model: settings.Model, Version: settings.Version,
 	}}
@@ -65,7 +66,7 @@ func Open(ctx context.Context, settings Settings) (*Session, error) {
 
 func openAPI(s Settings) (client.API, error) {
 	o := client.Options{Address: s.Address.Host, TLS: s.TLS, Header: s.Header}
-	if s.Protocol == GRPC {
+	if s.Protocol == result.GRPC {
 		return client.OpenGRPC(o)
 	}
 	return client.OpenHTTP(o, s.Address.Prefix), nil
@@ -130,33 +131,29 @@ func (s *Session) prepare(ctx context.Context) error {
 	return s.encode(ctx, outputs)
 }
 
-// Async says whether the run is measured as perf_analyzer measures asynchronous
-// ones, which is how sequences are measured unless that was refused.
-func (s *Session) Async() bool { return s.settings.Plan.Async }
-
 // prepareSequences makes the sequences of a model that wants them.
 func (s *Session) prepareSequences() error {
 	if !s.sequenced {
 		return nil
 	}
 	most := int(s.settings.Range.most())
-	if s.settings.Mode != Concurrency {
+	if s.settings.Mode != result.Concurrency {
 		most = s.settings.Sequences.Count
 	}
-	if err := s.settings.Sequences.check(most); err != nil {
+	if err := s.settings.Sequences.Check(most); err != nil {
 		return err
 	}
-	var streams []stream
+	var streams []drive.Stream
 	first := 0
 	for _, steps := range s.data.Streams {
-		streams = append(streams, stream{first, len(steps)})
+		streams = append(streams, drive.Stream{First: first, Steps: len(steps)})
 		first += len(steps)
 	}
 	rules := s.settings.Sequences
 	if rules.Length == 0 && !s.data.Read {
 		rules.Length = defaultLength
 	}
-	s.sequences = newSequencer(rules, streams, s.settings.Seed)
+	s.sequences = drive.NewSequencer(rules, streams, s.settings.Seed)
 	s.settings.Plan.Async = !s.settings.Sync
 	return nil
 }
@@ -218,7 +215,12 @@ func (s *Session) rowsOf(message int) int64 {
 	return s.rows[message]
 }
 
-// Report returns an observer that prints the session's run.
-func (s *Session) Report(out, stderr io.Writer, verbose bool) *Report {
-	return &Report{Out: out, Err: stderr, Verbose: verbose, Plan: &s.settings.Plan, Target: &s.target, Host: thisHost(), Sequences: s.sequences != nil}
-}
+// Plan returns how the run measures. Sequences are measured as perf_analyzer
+// measures asynchronous runs, unless that was refused.
+func (s *Session) Plan() *result.Plan { return &s.settings.Plan }
+
+// Target returns what is measured.
+func (s *Session) Target() *result.Target { return &s.target }
+
+// Sequenced says that requests are parts of sequences.
+func (s *Session) Sequenced() bool { return s.sequences != nil }

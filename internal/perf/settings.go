@@ -8,26 +8,10 @@ import (
 
 	"shoal/internal/arrivals"
 	"shoal/internal/client"
+	"shoal/internal/perf/drive"
 	"shoal/internal/perf/input"
-)
-
-// The modes of measurement, as a Plan names them.
-const (
-	TimeWindows  = "time_windows"
-	CountWindows = "count_windows"
-	RequestCount = "request_count"
-)
-
-// The clocks of an open loop's latency, as a Plan names them.
-const (
-	ScheduleClock = "schedule"
-	SendClock     = "send"
-)
-
-// The protocols, as a Target names them.
-const (
-	HTTP = "http"
-	GRPC = "grpc"
+	"shoal/internal/perf/judge"
+	"shoal/internal/perf/result"
 )
 
 // The kinds of service.
@@ -41,9 +25,9 @@ type Settings struct {
 	Tool    string
 	Command []string
 
-	Plan         Plan
+	Plan         result.Plan
 	Mode         string // Concurrency, RequestRate, Intervals or Periodic
-	Periodic     PeriodicLoad
+	Periodic     drive.PeriodicLoad
 	Range        Range
 	Distribution string
 	Intervals    []time.Duration
@@ -61,7 +45,7 @@ type Settings struct {
 	Header      []client.Header
 	Compression string // gRPC: a compressor's name
 	// Sequences say how sequences are made for models that want them.
-	Sequences Sequences
+	Sequences drive.Sequences
 	// SharedMemory passes tensors in shared memory; outputs whose size the model
 	// does not tell get OutputSize bytes.
 	SharedMemory bool
@@ -77,10 +61,10 @@ type Settings struct {
 	OutFormat client.Format
 
 	// Goals are what each level is to reach.
-	Goals []Goal
+	Goals []judge.Goal
 	// Capacity, when it has goals, asks for the highest rate that meets them; the
 	// Range then bounds the search.
-	Capacity []Goal
+	Capacity []judge.Goal
 
 	// ServerPID is the server's process; 0 looks for one that listens here.
 	ServerPID int
@@ -102,8 +86,8 @@ func (s *Settings) Check() error {
 	}
 	wrong(s.Model == "", "-m is missing; it names the model")
 	wrong(p.BatchSize < 1, "-b is %d, want 1 or more", p.BatchSize)
-	wrong(p.Mode == TimeWindows && p.Window <= 0, "--measurement-interval is %v, want more than 0", p.Window)
-	wrong(p.Mode == CountWindows && p.WindowCount < 1, "--measurement-request-count is %d, want 1 or more", p.WindowCount)
+	wrong(p.Mode == result.TimeWindows && p.Window <= 0, "--measurement-interval is %v, want more than 0", p.Window)
+	wrong(p.Mode == result.CountWindows && p.WindowCount < 1, "--measurement-request-count is %d, want 1 or more", p.WindowCount)
 	wrong(!(p.Stability >= 0), "--stability-percentage is %v, want 0 or more", 100*p.Stability)
 	wrong(p.MaxTrials < 1, "--max-trials is %d, want 1 or more", p.MaxTrials)
 	wrong(p.Percentile < 0 || p.Percentile > 99, "--percentile is %d, want 1 to 99", p.Percentile)
@@ -112,25 +96,25 @@ func (s *Settings) Check() error {
 	wrong(p.BinarySearch && (s.Range.Single || s.Range.Unbounded()), "--binary-search needs a range with a start and an end")
 	wrong(p.BinarySearch && p.LatencyLimit == 0, "--binary-search looks for the highest level within --latency-threshold: give that as well")
 	wrong((p.RequestCount > 0 || p.Warmup > 0) && !s.Range.Single && s.Range.Start != s.Range.End, "--request-count and --warmup-request-count are for a single level, not for a range")
-	wrong(p.RequestCount > 0 && s.Mode == Concurrency && float64(p.RequestCount) < s.Range.Start, "--request-count is %d, want at least the concurrency, %.0f", p.RequestCount, s.Range.Start)
+	wrong(p.RequestCount > 0 && s.Mode == result.Concurrency && float64(p.RequestCount) < s.Range.Start, "--request-count is %d, want at least the concurrency, %.0f", p.RequestCount, s.Range.Start)
 	wrong(s.Replay != nil && s.Service == TorchServe, "--replay makes inputs from shapes, which --service-kind=torchserve does not have")
-	if s.Mode == Periodic {
-		if err := s.Periodic.check(); err != nil {
+	if s.Mode == result.Periodic {
+		if err := s.Periodic.Check(); err != nil {
 			errs = append(errs, err)
 		}
 		wrong(!s.Streaming, "--periodic-concurrency-range is for requests with many answers: give -i grpc --streaming as well")
 		wrong(!s.Export, "--periodic-concurrency-range gives the times of all answers: name a file for them with --profile-export-file")
 	}
 	torch := s.Service == TorchServe
-	wrong(torch && s.Protocol != HTTP, "--service-kind=torchserve is spoken over HTTP: leave -i out")
+	wrong(torch && s.Protocol != result.HTTP, "--service-kind=torchserve is spoken over HTTP: leave -i out")
 	wrong(torch && p.BatchSize != 1, "--service-kind=torchserve sends one input a request: -b must be 1")
 	wrong(torch && s.Export, "--profile-export-file is not written for --service-kind=torchserve, whose answers have no tensors")
 	wrong(torch && s.SharedMemory, "--shared-memory is not for --service-kind=torchserve, which takes bodies")
 	wrong(s.SharedMemory && s.OutputSize < 1, "--output-shared-memory-size is %d, want 1 or more", s.OutputSize)
 	wrong(s.SharedMemory && s.Replay != nil, "--shared-memory does not go with --replay, whose requests differ in size")
 	wrong(s.SharedMemory && s.Export, "--profile-export-file wants the outputs in the answers: not with --shared-memory")
-	wrong(s.Streaming && s.Protocol != GRPC, "--streaming is for gRPC: give -i grpc as well")
-	wrong(len(s.Parameters) > 0 && s.Protocol != GRPC, "--request-parameter is for gRPC: give -i grpc as well")
-	wrong(s.Compression != "" && s.Protocol != GRPC, "--grpc-compression-algorithm is for gRPC: give -i grpc as well")
+	wrong(s.Streaming && s.Protocol != result.GRPC, "--streaming is for gRPC: give -i grpc as well")
+	wrong(len(s.Parameters) > 0 && s.Protocol != result.GRPC, "--request-parameter is for gRPC: give -i grpc as well")
+	wrong(s.Compression != "" && s.Protocol != result.GRPC, "--grpc-compression-algorithm is for gRPC: give -i grpc as well")
 	return errors.Join(errs...)
 }

@@ -30,7 +30,7 @@ func (s *Session) prepareTorchServe() error {
 		if err != nil {
 			return err
 		}
-		s.messages = append(s.messages, l.Message(path, s.lines(client.Header{Name: "Content-Type", Value: kind}), form))
+		s.messages = append(s.messages, l.Message(path, append([]client.Header{{Name: "Content-Type", Value: kind}}, s.settings.Header...), form))
 	}
 	s.findServer()
 	return nil

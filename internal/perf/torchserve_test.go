@@ -11,9 +11,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"shoal/internal/client"
 	"shoal/internal/perf/input"
+	"shoal/internal/perf/result"
 )
 
 func TestTorchServeGetsTheFilesThatTheDataNames(t *testing.T) {
@@ -45,9 +47,9 @@ func TestTorchServeGetsTheFilesThatTheDataNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := Settings{
-		Service: TorchServe, Address: client.Address{Host: strings.TrimPrefix(server.URL, "http://")}, Protocol: HTTP, Model: "net", Version: "1.0",
-		Mode: Concurrency, Range: single(1), Input: input.Options{Sources: []string{data}},
-		Plan: Plan{BatchSize: 1, Mode: RequestCount, RequestCount: 4, MaxTrials: 1, Stability: 1, MaxOutstanding: 1},
+		Service: TorchServe, Address: client.Address{Host: strings.TrimPrefix(server.URL, "http://")}, Protocol: result.HTTP, Model: "net", Version: "1.0",
+		Mode: result.Concurrency, Range: single(1), Input: input.Options{Sources: []string{data}},
+		Plan: result.Plan{BatchSize: 1, Mode: result.RequestCount, RequestCount: 4, MaxTrials: 1, Stability: 1, MaxOutstanding: 1},
 	}
 	if err := s.Check(); err != nil {
 		t.Fatal(err)
@@ -72,7 +74,7 @@ func TestTorchServeWantsFilesToSend(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "--input-data") {
 		t.Errorf("got %v, want one that names the flag", err)
 	}
-	s := Settings{Service: TorchServe, Model: "net", Protocol: GRPC, Export: true, Plan: plan(func(p *Plan) { p.BatchSize = 2 })}
+	s := Settings{Service: TorchServe, Model: "net", Protocol: result.GRPC, Export: true, Plan: result.Plan{BatchSize: 2, Mode: result.TimeWindows, Window: time.Second, MaxTrials: 5, MaxOutstanding: 512}}
 	for _, want := range []string{"leave -i out", "-b must be 1", "--profile-export-file"} {
 		if err := s.Check(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q in it", err, want)

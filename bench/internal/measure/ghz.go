@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"shoal/bench/internal/peer"
-	"shoal/internal/load"
 )
 
 // Ghz returns the gRPC load generator ghz at path. It reads the protocol from the
@@ -17,7 +16,7 @@ func Ghz(path, protos string) Tool {
 	return Tool{
 		Name: "ghz", Path: path, Install: "go install github.com/bojand/ghz/cmd/ghz@v0.93.0 makes it; --ghz names another place",
 		prepare: func(folder string, s *peer.Server, m peer.Model, callers int, duration time.Duration) ([]string, error) {
-			message, err := load.GRPCInfer(m.Name, m.Inputs...)
+			message, err := m.GRPC()
 			if err != nil {
 				return nil, err
 			}

@@ -57,7 +57,7 @@ func serve(t *testing.T, handle http.HandlerFunc) *peer.Server {
 }
 
 func loadOf(s *peer.Server) Load {
-	target := load.NewHTTP(s.HTTP, load.InferPath("m"), nil, []byte("{}"), nil)
+	target := load.NewHTTP(s.HTTP, "/v2/models/m/infer", nil, []byte("{}"), nil)
 	return Load{Model: "m", Target: target, Callers: 2, Warmup: time.Millisecond, Duration: 50 * time.Millisecond}
 }
 

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"shoal/bench/internal/peer"
+	"shoal/internal/client"
 	"shoal/internal/load"
 	"shoal/internal/protocol/kservegrpc/inferencepb"
 )
@@ -15,14 +16,14 @@ import (
 // Binary returns a target that sends the model's inputs as bytes over HTTP and
 // checks that an answer is numbers.
 func Binary(address string, m peer.Model) (load.Target, error) {
-	header, body, err := load.BinaryInfer(m.Inputs...)
-	return load.NewHTTP(address, load.InferPath(m.Name), header, body, numbers(m.Answer)), err
+	path, header, body, err := m.HTTP(client.Binary)
+	return load.NewHTTP(address, path, header, body, numbers(m.Answer)), err
 }
 
 // GRPC returns a target that sends the model's inputs over gRPC and checks that an
 // answer has as many bytes as the model's outputs.
 func GRPC(address string, m peer.Model) (load.Target, error) {
-	request, err := load.GRPCInfer(m.Name, m.Inputs...)
+	request, err := m.GRPC()
 	if err != nil {
 		return nil, err
 	}

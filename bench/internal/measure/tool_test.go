@@ -11,10 +11,9 @@ import (
 	"time"
 
 	"shoal/bench/internal/peer"
-	"shoal/internal/load"
 )
 
-var small = peer.Model{Name: "m", Inputs: []load.Tensor{peer.Random("x", 4)}, Answer: 4}
+var small = peer.Model{Name: "m", Inputs: []peer.Tensor{peer.Random("x", 4)}, Answer: 4}
 
 func TestToolsAreParsed(t *testing.T) {
 	ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }

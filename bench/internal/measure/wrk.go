@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"shoal/bench/internal/peer"
-	"shoal/internal/load"
+	"shoal/internal/client"
 )
 
 // Wrk returns the HTTP load generator wrk at path.
@@ -37,7 +37,7 @@ end
 // prepareWrk writes the script and the body that it sends. One thread of wrk is
 // enough for the callers here, and leaves the server the other cores.
 func prepareWrk(folder string, s *peer.Server, m peer.Model, callers int, duration time.Duration) ([]string, error) {
-	header, body, err := load.BinaryInfer(m.Inputs...)
+	url, header, body, err := m.HTTP(client.Binary)
 	if err != nil {
 		return nil, err
 	}
@@ -47,16 +47,15 @@ func prepareWrk(folder string, s *peer.Server, m peer.Model, callers int, durati
 	}
 	var script strings.Builder
 	fmt.Fprintf(&script, "local f = io.open(%q, \"rb\")\nwrk.body = f:read(\"*all\")\nf:close()\nwrk.method = \"POST\"\n", path)
-	for _, line := range header {
-		name, value, _ := strings.Cut(line, ": ")
-		fmt.Fprintf(&script, "wrk.headers[%q] = %q\n", name, value)
+	for _, h := range header {
+		fmt.Fprintf(&script, "wrk.headers[%q] = %q\n", h.Name, h.Value)
 	}
 	script.WriteString(wrkDone)
 	file, err := writeFile(folder, "infer.lua", []byte(script.String()))
 	seconds := max(1, int(duration.Round(time.Second)/time.Second)) // wrk has no fractions
 	return []string{
 		"-t", "1", "-c", fmt.Sprint(callers), "-d", fmt.Sprintf("%ds", seconds), "--timeout", "60s", "-s", file,
-		"http://" + s.HTTP + load.InferPath(m.Name),
+		"http://" + s.HTTP + url,
 	}, err
 }
 

@@ -2,8 +2,6 @@ package peer
 
 import (
 	"math/rand/v2"
-
-	"shoal/internal/load"
 )
 
 // The credsweeper package on PyPI (MIT licence) brings a trained LSTM that says
@@ -29,7 +27,7 @@ output [ { name: "prediction" data_type: TYPE_FP32 dims: [ 1 ] } ]
 func Credsweeper(work string) Model {
 	return Model{
 		Name: "credsweeper", MaxBatch: 32, Instances: 1, Tensors: credsweeperPorts, Settings: OneThread,
-		Inputs: []load.Tensor{
+		Inputs: []Tensor{
 			oneHot("line_input", 128, 101), oneHot("value_input", 64, 101), oneHot("variable_input", 64, 101), Random("feature_input", 529),
 		},
 		Answer: 1,
@@ -40,8 +38,8 @@ func Credsweeper(work string) Model {
 // oneHot returns a text as the model wants it: a row for each of its characters
 // with a one at that character's place in the alphabet. The text is random and
 // the same every time.
-func oneHot(name string, length, alphabet int64) load.Tensor {
-	t := load.Tensor{Name: name, Shape: []int64{1, length, alphabet}, Data: make([]float32, length*alphabet)}
+func oneHot(name string, length, alphabet int64) Tensor {
+	t := Tensor{Name: name, Shape: []int64{1, length, alphabet}, Data: make([]float32, length*alphabet)}
 	rng := rand.New(rand.NewPCG(7, 7))
 	for i := range length {
 		t.Data[i*alphabet+rng.Int64N(alphabet)] = 1

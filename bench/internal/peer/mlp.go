@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"shoal/internal/backend/onnx/onnxtest"
-	"shoal/internal/load"
 	"shoal/internal/tensor"
 )
 
@@ -31,7 +30,7 @@ func Dense(name string, widths ...int) Model {
 	file := sync.OnceValue(func() []byte { return mlp(widths) })
 	return Model{
 		Name: name, MaxBatch: 64, Instances: 1, Tensors: Ports(Input, in, Output, out), Settings: OneThread,
-		Inputs: []load.Tensor{Random(Input, int64(in))}, Answer: out,
+		Inputs: []Tensor{Random(Input, int64(in))}, Answer: out,
 		ONNX: func() ([]byte, error) { return file(), nil },
 	}
 }

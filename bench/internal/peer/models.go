@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 
 	"shoal/internal/backend/onnx/onnxtest"
-	"shoal/internal/load"
 	"shoal/internal/tensor"
 )
 
@@ -25,7 +24,7 @@ type Model struct {
 	Settings  string                 // further lines of config.pbtxt
 	ONNX      func() ([]byte, error) // the file that Shoal runs
 	Python    string                 // the code that a Python backend runs
-	Inputs    []load.Tensor          // of one row
+	Inputs    []Tensor               // of one row
 	Answer    int                    // FP32 elements of the output of one row
 }
 
@@ -56,7 +55,7 @@ func Identity(name string, width int) Model {
 	dims := []any{"N", width}
 	return Model{
 		Name: name, MaxBatch: 8, Instances: 1, Tensors: Ports(Input, width, Output, width), Python: pythonIdentity,
-		Inputs: []load.Tensor{Random(Input, int64(width))}, Answer: width,
+		Inputs: []Tensor{Random(Input, int64(width))}, Answer: width,
 		ONNX: func() ([]byte, error) {
 			return onnxtest.Model{
 				Inputs:  []onnxtest.Tensor{{Name: Input, Type: tensor.FP32, Dims: dims}},
@@ -87,7 +86,7 @@ func Ports(input string, in int, output string, out int) string {
 
 // Random returns a tensor of one row with the given shape: numbers between 0 and
 // 1 with as many digits as a float32 has, the same ones every time.
-func Random(name string, shape ...int64) load.Tensor {
+func Random(name string, shape ...int64) Tensor {
 	n := int64(1)
 	for _, d := range shape {
 		n *= d
@@ -97,5 +96,5 @@ func Random(name string, shape ...int64) load.Tensor {
 	for i := range data {
 		data[i] = rng.Float32()
 	}
-	return load.Tensor{Name: name, Shape: append([]int64{1}, shape...), Data: data}
+	return Tensor{Name: name, Shape: append([]int64{1}, shape...), Data: data}
 }

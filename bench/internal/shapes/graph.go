@@ -8,7 +8,6 @@ import (
 
 	"shoal/bench/internal/peer"
 	"shoal/internal/backend/onnx/onnxtest"
-	"shoal/internal/load"
 	"shoal/internal/tensor"
 )
 
@@ -93,7 +92,7 @@ func (g *graph) finish(x string, width int, dims ...int64) []byte {
 func model(name string, width int, file func() []byte, dims ...int64) peer.Model {
 	return peer.Model{
 		Name: name, MaxBatch: 64, Instances: 1, Settings: peer.OneThread, Tensors: ports(width, dims),
-		Inputs: []load.Tensor{peer.Random(peer.Input, dims...)}, Answer: width,
+		Inputs: []peer.Tensor{peer.Random(peer.Input, dims...)}, Answer: width,
 		ONNX: func() ([]byte, error) { return file(), nil },
 	}
 }

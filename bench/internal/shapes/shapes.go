@@ -6,7 +6,6 @@ package shapes
 import (
 	"shoal/bench/internal/peer"
 	"shoal/internal/backend/onnx/onnxtest"
-	"shoal/internal/load"
 	"shoal/internal/tensor"
 )
 
@@ -44,7 +43,7 @@ output [
   { name: "OUTPUT1" data_type: TYPE_FP32 dims: [ 16 ] }
 ]
 `,
-		Inputs: []load.Tensor{peer.Random("INPUT0", width), peer.Random("INPUT1", width)},
+		Inputs: []peer.Tensor{peer.Random("INPUT0", width), peer.Random("INPUT1", width)},
 		Answer: 2 * width,
 		ONNX:   func() ([]byte, error) { return onnxtest.AddSub(tensor.FP32, width).Marshal(), nil },
 	}

@@ -10,7 +10,6 @@ import (
 	"shoal/bench/internal/peer"
 	"shoal/internal/backend/onnx/onnxtest"
 	"shoal/internal/backend/onnx/ort"
-	"shoal/internal/load"
 	"shoal/internal/tensor"
 )
 
@@ -127,7 +126,7 @@ func run(t *testing.T, s *ort.Session, m peer.Model, rows int) [][]float64 {
 	return all
 }
 
-func repeated(t *testing.T, call *ort.Call, lib *ort.Library, input load.Tensor, rows int) ort.Value {
+func repeated(t *testing.T, call *ort.Call, lib *ort.Library, input peer.Tensor, rows int) ort.Value {
 	t.Helper()
 	v, err := lib.NewOwnTensor(tensor.FP32, append(tensor.Shape{int64(rows)}, input.Shape[1:]...))
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
-	"shoal/internal/perf"
+	"shoal/internal/perf/result"
 )
 
 // sparkWidth is how many tenths of a second the line shows.
@@ -74,7 +74,7 @@ func (s *state) pieces() []piece {
 }
 
 // loadName is short: c=8 or 500/s.
-func loadName(l perf.Load) string {
+func loadName(l result.Load) string {
 	if l.Open() {
 		return fmt.Sprintf("rate=%g", l.Value)
 	}
@@ -83,7 +83,7 @@ func loadName(l perf.Load) string {
 
 // windowName says which window it is and how many there will be at least.
 func (s *state) windowName() string {
-	if s.plan.Mode == perf.RequestCount {
+	if s.plan.Mode == result.RequestCount {
 		return fmt.Sprintf("request %d/%d", s.requests, s.plan.RequestCount)
 	}
 	wanted := min(windowsWanted, s.plan.MaxTrials)
@@ -132,7 +132,7 @@ func (s *state) splitName() string {
 
 func (s *state) spreadName() string {
 	v, ok := s.spread()
-	if !ok || s.plan.Mode == perf.RequestCount {
+	if !ok || s.plan.Mode == result.RequestCount {
 		return ""
 	}
 	sign := "≤"

@@ -13,11 +13,11 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"shoal/internal/load"
-	"shoal/internal/perf"
+	"shoal/internal/perf/result"
 )
 
-func plan() *perf.Plan {
-	return &perf.Plan{BatchSize: 1, Mode: perf.TimeWindows, Window: 5 * time.Second, Stability: 0.1, MaxTrials: 10}
+func plan() *result.Plan {
+	return &result.Plan{BatchSize: 1, Mode: result.TimeWindows, Window: 5 * time.Second, Stability: 0.1, MaxTrials: 10}
 }
 
 func histogram(latencies ...time.Duration) *load.Histogram {
@@ -31,17 +31,17 @@ func histogram(latencies ...time.Duration) *load.Histogram {
 // silent is a report that says nothing.
 type silent struct{}
 
-func (silent) Begin(perf.Load)           {}
-func (silent) Progress(perf.Progress)    {}
-func (silent) Window(int, *perf.Window)  {}
-func (silent) End(*perf.Level)           {}
-func window(requests int64) *perf.Window { return windowOf(requests, 6*time.Second) }
+func (silent) Begin(result.Load)           {}
+func (silent) Progress(result.Progress)    {}
+func (silent) Window(int, *result.Window)  {}
+func (silent) End(*result.Level)           {}
+func window(requests int64) *result.Window { return windowOf(requests, 6*time.Second) }
 
-func windowOf(requests int64, d time.Duration) *perf.Window {
-	return &perf.Window{
+func windowOf(requests int64, d time.Duration) *result.Window {
+	return &result.Window{
 		Duration: d, Requests: requests, Rows: requests, Latency: histogram(4*time.Millisecond, 6*time.Millisecond),
-		Server: &perf.ServerStats{
-			Inferences: 30, Executions: 10, Queue: perf.Counted{Count: 10, Ns: 10e6}, Infer: perf.Counted{Count: 10, Ns: 30e6},
+		Server: &result.ServerStats{
+			Inferences: 30, Executions: 10, Queue: result.Counted{Count: 10, Ns: 10e6}, Infer: result.Counted{Count: 10, Ns: 30e6},
 		},
 	}
 }
@@ -49,17 +49,17 @@ func windowOf(requests int64, d time.Duration) *perf.Window {
 // running returns a state in the second window of the second of four levels.
 func running() *state {
 	s := &state{plan: plan(), levels: 4}
-	s.begin(perf.Load{Mode: perf.Concurrency, Value: 1})
+	s.begin(result.Load{Mode: result.Concurrency, Value: 1})
 	s.window(window(600))
-	s.end(&perf.Level{Load: s.load, Stable: true, Windows: make([]perf.Window, 3), Merged: window(600)})
-	s.begin(perf.Load{Mode: perf.Concurrency, Value: 8})
+	s.end(&result.Level{Load: s.load, Stable: true, Windows: make([]result.Window, 3), Merged: window(600)})
+	s.begin(result.Load{Mode: result.Concurrency, Value: 8})
 	for i := range 3 {
 		s.window(window(6000 + int64(i)*60))
 	}
 	for i := range 5 {
-		s.progress(perf.Progress{
+		s.progress(result.Progress{
 			Load: s.load, Trial: 2, Elapsed: 3 * time.Second, Window: windowOf(3000, 0), InFlight: 8,
-			Tick:    perf.Tick{At: time.Duration(i+1) * 100 * time.Millisecond, Requests: int64(100 * (i + 1))},
+			Tick:    result.Tick{At: time.Duration(i+1) * 100 * time.Millisecond, Requests: int64(100 * (i + 1))},
 			Latency: histogram(4*time.Millisecond, 4*time.Millisecond, 40*time.Millisecond),
 		})
 	}
@@ -96,11 +96,11 @@ func TestLineOfOtherPlans(t *testing.T) {
 	}{
 		{"more windows than had to be", func(s *state) { s.trial = 5 }, "window 5 (most 10)"},
 		{"windows that do not agree", func(s *state) { s.windows[2].Requests, s.windows[2].Rows = 9000, 9000 }, "spread 50.0%>10%"},
-		{"an open loop", func(s *state) { s.load = perf.Load{Mode: perf.RequestRate, Value: 250} }, "rate=250"},
+		{"an open loop", func(s *state) { s.load = result.Load{Mode: result.RequestRate, Value: 250} }, "rate=250"},
 		{"a search, whose end is not known", func(s *state) { s.levels = 0 }, "(level 2)"},
 		{"the last level", func(s *state) { s.level = 4 }, "(level 4 of 4)"},
-		{"a number of requests", func(s *state) { s.plan.Mode, s.plan.RequestCount = perf.RequestCount, 5000 }, "request 3000/5000"},
-		{"the time that a number of requests takes", func(s *state) { s.plan.Mode, s.plan.RequestCount = perf.RequestCount, 5000 }, "~2 s left"},
+		{"a number of requests", func(s *state) { s.plan.Mode, s.plan.RequestCount = result.RequestCount, 5000 }, "request 3000/5000"},
+		{"the time that a number of requests takes", func(s *state) { s.plan.Mode, s.plan.RequestCount = result.RequestCount, 5000 }, "~2 s left"},
 	} {
 		s := running()
 		c.change(s)
@@ -157,7 +157,7 @@ func TestHeatRowsDoNotOverlap(t *testing.T) {
 func TestOldColumnsAreForgotten(t *testing.T) {
 	s := running()
 	for i := range 3 * maxColumns {
-		s.progress(perf.Progress{Trial: 1, Elapsed: time.Second, Window: windowOf(1, 0), Tick: perf.Tick{At: time.Duration(i+10) * 100 * time.Millisecond}})
+		s.progress(result.Progress{Trial: 1, Elapsed: time.Second, Window: windowOf(1, 0), Tick: result.Tick{At: time.Duration(i+10) * 100 * time.Millisecond}})
 	}
 	if len(s.columns) != maxColumns {
 		t.Errorf("got %d columns, want %d", len(s.columns), maxColumns)
@@ -168,8 +168,8 @@ func TestTheReportIsTheSameBelowTheLine(t *testing.T) {
 	var screen, out bytes.Buffer
 	v := Start(t.Context(), Options{Mode: Line, Out: &screen, Plan: plan(), Levels: 1})
 	o := v.Observe(silent{})
-	o.Begin(perf.Load{Mode: perf.Concurrency, Value: 8})
-	o.Progress(perf.Progress{Trial: 1, Elapsed: time.Second, Window: windowOf(10, 0)})
+	o.Begin(result.Load{Mode: result.Concurrency, Value: 8})
+	o.Progress(result.Progress{Trial: 1, Elapsed: time.Second, Window: windowOf(10, 0)})
 	if !strings.Contains(screen.String(), "c=8") {
 		t.Errorf("got %q, want the line", screen.String())
 	}
@@ -187,8 +187,8 @@ func TestPlainLinesHaveNoControlCharacters(t *testing.T) {
 	var out bytes.Buffer
 	v := Start(t.Context(), Options{Mode: Plain, Out: &out, Plan: plan(), Levels: 1})
 	o := v.Observe(silent{})
-	o.Begin(perf.Load{Mode: perf.Concurrency, Value: 8})
-	o.Progress(perf.Progress{Trial: 1, Elapsed: time.Second, Window: windowOf(10, 0)})
+	o.Begin(result.Load{Mode: result.Concurrency, Value: 8})
+	o.Progress(result.Progress{Trial: 1, Elapsed: time.Second, Window: windowOf(10, 0)})
 	o.Window(1, window(600))
 	v.Close()
 	if want := "c=8  window 1/3+  100/s  p50 4 ms p99 6 ms  batch 3  err 0\n"; out.String() != want {

@@ -11,7 +11,7 @@ import (
 	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/x/ansi"
 
-	"shoal/internal/perf"
+	"shoal/internal/perf/result"
 )
 
 // A screen is a view that fills the terminal.
@@ -266,7 +266,7 @@ func (s *state) doneLines(n int) []string {
 	return lines
 }
 
-func doneLine(l *perf.Level) string {
+func doneLine(l *result.Level) string {
 	w := l.Merged
 	if w == nil || w.Requests == 0 {
 		return fmt.Sprintf("%-10s no answers", loadName(l.Load))

@@ -3,7 +3,7 @@ package live
 import (
 	"time"
 
-	"shoal/internal/perf"
+	"shoal/internal/perf/result"
 )
 
 // windowsWanted is how many windows of a level must agree: fewer are never enough.
@@ -15,11 +15,11 @@ const maxColumns = 500
 // A state is what is known of a run. It is changed by what the run says and is
 // otherwise plain data.
 type state struct {
-	plan   *perf.Plan
+	plan   *result.Plan
 	levels int // 0: not known
 
 	level    int // the one now measured, from 1
-	load     perf.Load
+	load     result.Load
 	trial    int
 	elapsed  time.Duration // of the window
 	rate     float64       // requests a second of the window so far
@@ -28,13 +28,13 @@ type state struct {
 	inFlight int
 	failed   int64 // in the level
 	before   int64 // of them before this window
-	windows  []perf.Window
-	server   *perf.ServerStats // of the last window
+	windows  []result.Window
+	server   *result.ServerStats // of the last window
 	columns  []column
 	last     time.Duration // when the last column of this level ended
 
-	done        []perf.Level // ended
-	windowsDone int          // of those
+	done        []result.Level // ended
+	windowsDone int            // of those
 }
 
 // A column is a tenth of a second.
@@ -45,7 +45,7 @@ type column struct {
 	first  bool // of its level
 }
 
-func (s *state) begin(l perf.Load) {
+func (s *state) begin(l result.Load) {
 	s.level++
 	s.load, s.trial, s.elapsed = l, 0, 0
 	s.rate, s.p50, s.p99, s.requests = 0, 0, 0, 0
@@ -54,7 +54,7 @@ func (s *state) begin(l perf.Load) {
 	s.last = 0
 }
 
-func (s *state) progress(p perf.Progress) {
+func (s *state) progress(p result.Progress) {
 	w := p.Window
 	s.trial, s.elapsed, s.inFlight = p.Trial, p.Elapsed, p.InFlight
 	if p.Elapsed > 0 {
@@ -68,7 +68,7 @@ func (s *state) progress(p perf.Progress) {
 
 // addColumn notes the last tenth of a second. A shorter one, at the edge of a
 // window, would be a spike.
-func (s *state) addColumn(p perf.Progress) {
+func (s *state) addColumn(p result.Progress) {
 	length := p.Tick.At - s.last
 	if length < 50*time.Millisecond {
 		return
@@ -87,7 +87,7 @@ func (s *state) addColumn(p perf.Progress) {
 	s.columns = append(s.columns, c)
 }
 
-func (s *state) window(w *perf.Window) {
+func (s *state) window(w *result.Window) {
 	s.windows = append(s.windows, *w)
 	s.before += w.Failed
 	s.failed = s.before
@@ -96,8 +96,8 @@ func (s *state) window(w *perf.Window) {
 	}
 }
 
-func (s *state) end(l *perf.Level) {
-	s.done = append(s.done, perf.Level{Load: l.Load, Stable: l.Stable, Reason: l.Reason, OverLimit: l.OverLimit, Merged: l.Merged})
+func (s *state) end(l *result.Level) {
+	s.done = append(s.done, result.Level{Load: l.Load, Stable: l.Stable, Reason: l.Reason, OverLimit: l.OverLimit, Merged: l.Merged})
 	s.windowsDone += len(l.Windows)
 	s.windows = nil
 }
@@ -116,16 +116,16 @@ func (s *state) spread() (float64, bool) {
 func (s *state) windowLength() time.Duration {
 	count := s.plan.WindowCount
 	switch s.plan.Mode {
-	case perf.TimeWindows:
+	case result.TimeWindows:
 		return s.plan.Window + s.plan.Window/5
-	case perf.RequestCount:
+	case result.RequestCount:
 		count = s.plan.RequestCount
 	}
 	if s.rate <= 0 {
 		return 0
 	}
 	d := time.Duration(float64(count) / s.rate * float64(time.Second))
-	if s.plan.Mode == perf.CountWindows {
+	if s.plan.Mode == result.CountWindows {
 		d = max(d, time.Second)
 	}
 	return d
@@ -134,7 +134,7 @@ func (s *state) windowLength() time.Duration {
 // wanted returns how many windows a level will need: as many as those before it,
 // but no fewer than it must have or has begun.
 func (s *state) wanted() float64 {
-	if s.plan.Mode == perf.RequestCount {
+	if s.plan.Mode == result.RequestCount {
 		return 1
 	}
 	n := float64(min(windowsWanted, s.plan.MaxTrials))

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"shoal/internal/perf"
+	"shoal/internal/perf/result"
 )
 
 // A Mode says how much is shown.
@@ -34,7 +34,7 @@ type Options struct {
 	Out    io.Writer  // where it is drawn: a terminal, unless the mode is Plain
 	In     io.Reader  // the screen's keys; nil: none
 	Width  func() int // columns of the terminal; 0 when not known. Line only
-	Plan   *perf.Plan
+	Plan   *result.Plan
 	Levels int    // 0: not known
 	Title  string // of the screen: what is measured
 	// Interrupt is called when the user asks for the end with a key of the
@@ -125,7 +125,7 @@ func (h *holder) Write(data []byte) (int, error) {
 }
 
 // Observe returns an observer that shows the run and passes everything on.
-func (v *View) Observe(o perf.Observer) perf.Observer {
+func (v *View) Observe(o result.Observer) result.Observer {
 	if v.options.Mode == Off {
 		return o
 	}
@@ -134,19 +134,19 @@ func (v *View) Observe(o perf.Observer) perf.Observer {
 
 type observer struct {
 	view *View
-	next perf.Observer
+	next result.Observer
 }
 
-// Begin implements perf.Observer.
-func (o *observer) Begin(l perf.Load) {
+// Begin implements result.Observer.
+func (o *observer) Begin(l result.Load) {
 	o.view.mu.Lock()
 	o.view.state.begin(l)
 	o.view.mu.Unlock()
 	o.next.Begin(l)
 }
 
-// Progress implements perf.Observer.
-func (o *observer) Progress(p perf.Progress) {
+// Progress implements result.Observer.
+func (o *observer) Progress(p result.Progress) {
 	o.next.Progress(p)
 	v := o.view
 	v.mu.Lock()
@@ -171,8 +171,8 @@ func (v *View) drawLocked() {
 	v.shown = true
 }
 
-// Window implements perf.Observer.
-func (o *observer) Window(trial int, w *perf.Window) {
+// Window implements result.Observer.
+func (o *observer) Window(trial int, w *result.Window) {
 	v := o.view
 	v.mu.Lock()
 	v.state.window(w)
@@ -183,8 +183,8 @@ func (o *observer) Window(trial int, w *perf.Window) {
 	o.next.Window(trial, w)
 }
 
-// End implements perf.Observer.
-func (o *observer) End(l *perf.Level) {
+// End implements result.Observer.
+func (o *observer) End(l *result.Level) {
 	o.view.mu.Lock()
 	o.view.state.end(l)
 	o.view.mu.Unlock()
@@ -192,7 +192,7 @@ func (o *observer) End(l *perf.Level) {
 }
 
 // plain returns a window that has ended as a line for a file.
-func (s *state) plain(trial int, w *perf.Window) string {
+func (s *state) plain(trial int, w *result.Window) string {
 	s.trial = trial
 	pieces := []piece{
 		{text: loadName(s.load)},

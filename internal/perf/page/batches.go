@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"shoal/internal/perf"
 	"shoal/internal/perf/chart"
+	"shoal/internal/perf/result"
 )
 
 const (
@@ -25,7 +25,7 @@ type sizeGroup struct {
 // batches shows how large the batches were that the server formed, a figure for
 // each level.
 func (r *run) batches() []*chart.Chart {
-	var levels []*perf.Level
+	var levels []*result.Level
 	var sizes []uint64
 	for _, l := range r.few(maxSmall) {
 		if s := l.Merged.Server; s != nil && len(s.Batches) > 0 {
@@ -74,7 +74,7 @@ func groupSizes(sizes []uint64) []sizeGroup {
 	return groups
 }
 
-func batchChart(l *perf.Level, groups []sizeGroup, alone bool) *chart.Chart {
+func batchChart(l *result.Level, groups []sizeGroup, alone bool) *chart.Chart {
 	s := l.Merged.Server
 	counts := make([]float64, len(groups))
 	names := make([]string, len(groups))

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"shoal/internal/perf"
+	"shoal/internal/perf/result"
 )
 
 // A shown figure is one as the browser has it.
@@ -49,7 +49,7 @@ func TestPageInABrowser(t *testing.T) {
 	c := startChromium(t)
 	for _, p := range []struct {
 		name    string
-		result  *perf.Result
+		result  *result.Result
 		figures int
 	}{
 		{"one level", sample{levels: 1}.result(), 8},

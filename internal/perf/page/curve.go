@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"shoal/internal/perf"
 	"shoal/internal/perf/chart"
+	"shoal/internal/perf/result"
 )
 
 // The size of a figure that has a line of its own at most, and of those that stand
@@ -77,9 +77,9 @@ func (r *run) curve() *chart.Chart {
 }
 
 // whiskers shows the intervals of a level's percentile and throughput.
-func whiskers(u unit, l *perf.Level, name string, colour chart.Colour) []chart.Mark {
+func whiskers(u unit, l *result.Level, name string, colour chart.Colour) []chart.Mark {
 	var marks []chart.Mark
-	latency, throughput := figureOf(l, name), figureOf(l, perf.FigureThroughput)
+	latency, throughput := figureOf(l, name), figureOf(l, result.FigureThroughput)
 	if latency == nil {
 		return nil
 	}
@@ -92,7 +92,7 @@ func whiskers(u unit, l *perf.Level, name string, colour chart.Colour) []chart.M
 }
 
 // figureOf returns a level's figure that has an interval; nil when it has none.
-func figureOf(l *perf.Level, name string) *perf.Figure {
+func figureOf(l *result.Level, name string) *result.Figure {
 	for i := range l.Figures {
 		if f := &l.Figures[i]; f.Name == name && f.Known() {
 			return f
@@ -102,7 +102,7 @@ func figureOf(l *perf.Level, name string) *perf.Figure {
 }
 
 // curveNotes names the points of the topmost line where there is room.
-func curveNotes(levels []*perf.Level, u unit, y chart.Scale, most float64) []chart.Mark {
+func curveNotes(levels []*result.Level, u unit, y chart.Scale, most float64) []chart.Mark {
 	var marks []chart.Mark
 	var taken []chart.Point // where names are, from 0 to 1
 	for _, l := range levels {
@@ -127,19 +127,19 @@ func abs(v float64) float64 { return max(v, -v) }
 type part struct {
 	name   string
 	colour chart.Colour
-	of     func(w *perf.Window) time.Duration
+	of     func(w *result.Window) time.Duration
 }
 
 var parts = []part{
-	{"queue", chart.Orange, func(w *perf.Window) time.Duration { return w.Server.Queue.Mean() }},
-	{"compute input", chart.Sky, func(w *perf.Window) time.Duration { return w.Server.Input.Mean() }},
-	{"compute infer", chart.Blue, func(w *perf.Window) time.Duration { return w.Server.Infer.Mean() }},
-	{"compute output", chart.Green, func(w *perf.Window) time.Duration { return w.Server.Output.Mean() }},
+	{"queue", chart.Orange, func(w *result.Window) time.Duration { return w.Server.Queue.Mean() }},
+	{"compute input", chart.Sky, func(w *result.Window) time.Duration { return w.Server.Input.Mean() }},
+	{"compute infer", chart.Blue, func(w *result.Window) time.Duration { return w.Server.Infer.Mean() }},
+	{"compute output", chart.Green, func(w *result.Window) time.Duration { return w.Server.Output.Mean() }},
 	{"network and the rest", chart.Grey, rest},
 }
 
 // rest is the client's latency less what the server accounts for.
-func rest(w *perf.Window) time.Duration {
+func rest(w *result.Window) time.Duration {
 	seen := w.Latency.Mean()
 	if w.FromSend != nil {
 		seen = w.FromSend.Mean() // waiting to be sent is no matter of the server
@@ -193,7 +193,7 @@ func (r *run) breakdown() *chart.Chart {
 	return c
 }
 
-func stack(u unit, x float64, l *perf.Level) []chart.Mark {
+func stack(u unit, x float64, l *result.Level) []chart.Mark {
 	var marks []chart.Mark
 	low := 0.0
 	half := 0.32

@@ -8,7 +8,8 @@ import (
 	"html/template"
 
 	"shoal/internal/load"
-	"shoal/internal/perf"
+	"shoal/internal/perf/report"
+	"shoal/internal/perf/result"
 )
 
 // maxEmbedded bounds the compressed result within the page, so that the page
@@ -16,9 +17,9 @@ import (
 const maxEmbedded = 260 << 10
 
 // embedCSV returns the CSV as a link that holds it.
-func embedCSV(r *perf.Result) (template.URL, error) {
+func embedCSV(r *result.Result) (template.URL, error) {
 	var b bytes.Buffer
-	if err := perf.WriteCSV(&b, r, true); err != nil {
+	if err := report.WriteCSV(&b, r, true); err != nil {
 		return "", err
 	}
 	return dataURL("text/csv", b.Bytes()), nil
@@ -26,14 +27,14 @@ func embedCSV(r *perf.Result) (template.URL, error) {
 
 // embedJSON returns the result, compressed, as a link that holds it, and says
 // what had to be left out.
-func embedJSON(r *perf.Result) (template.URL, string, error) {
+func embedJSON(r *result.Result) (template.URL, string, error) {
 	var last []byte
 	note := ""
 	for _, step := range []struct {
-		thin func(*perf.Result) *perf.Result
+		thin func(*result.Result) *result.Result
 		note string
 	}{
-		{func(r *perf.Result) *perf.Result { return r }, ""},
+		{func(r *result.Result) *result.Result { return r }, ""},
 		{withoutHistograms, "Without the histograms of single windows, for size; --json writes everything."},
 		{withoutTimeline, "Without the histograms of single windows and the timeline, for size; --json writes everything."},
 		{withoutWindows, "Without the windows and the timeline, for size; --json writes everything."},
@@ -53,7 +54,7 @@ func embedJSON(r *perf.Result) (template.URL, string, error) {
 	return dataURL("application/gzip", last), note, nil
 }
 
-func compressed(r *perf.Result) ([]byte, error) {
+func compressed(r *result.Result) ([]byte, error) {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
 	e := json.NewEncoder(z)
@@ -71,9 +72,9 @@ func dataURL(kind string, data []byte) template.URL {
 
 // withoutHistograms returns a copy of a result whose windows have empty
 // histograms; those of the levels stay.
-func withoutHistograms(r *perf.Result) *perf.Result {
-	return thinned(r, func(l *perf.Level) {
-		windows := make([]perf.Window, len(l.Windows))
+func withoutHistograms(r *result.Result) *result.Result {
+	return thinned(r, func(l *result.Level) {
+		windows := make([]result.Window, len(l.Windows))
 		for i, w := range l.Windows {
 			w.Latency, w.FromSend, w.SendLag = &load.Histogram{}, nil, nil
 			windows[i] = w
@@ -82,18 +83,18 @@ func withoutHistograms(r *perf.Result) *perf.Result {
 	})
 }
 
-func withoutTimeline(r *perf.Result) *perf.Result {
-	return thinned(withoutHistograms(r), func(l *perf.Level) { l.Timeline = nil })
+func withoutTimeline(r *result.Result) *result.Result {
+	return thinned(withoutHistograms(r), func(l *result.Level) { l.Timeline = nil })
 }
 
-func withoutWindows(r *perf.Result) *perf.Result {
-	return thinned(r, func(l *perf.Level) { l.Timeline, l.Windows = nil, []perf.Window{} })
+func withoutWindows(r *result.Result) *result.Result {
+	return thinned(r, func(l *result.Level) { l.Timeline, l.Windows = nil, []result.Window{} })
 }
 
 // thinned returns a copy of a result with changed levels.
-func thinned(r *perf.Result, change func(*perf.Level)) *perf.Result {
+func thinned(r *result.Result, change func(*result.Level)) *result.Result {
 	c := *r
-	c.Levels = make([]perf.Level, len(r.Levels))
+	c.Levels = make([]result.Level, len(r.Levels))
 	for i, l := range r.Levels {
 		change(&l)
 		c.Levels[i] = l

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"shoal/internal/perf"
 	"shoal/internal/perf/chart"
+	"shoal/internal/perf/result"
 )
 
 // nearly is the share of the most throughput that is as good: what lies between
@@ -17,8 +17,8 @@ const nearly = 0.98
 
 // best returns the level with the most throughput, and the least load that has
 // nearly as much; beyond that more load only brings waiting.
-func (r *run) best() (most, enough *perf.Level) {
-	most = slices.MaxFunc(r.levels, func(a, b *perf.Level) int {
+func (r *run) best() (most, enough *result.Level) {
+	most = slices.MaxFunc(r.levels, func(a, b *result.Level) int {
 		return cmp.Compare(a.Merged.Throughput(), b.Merged.Throughput())
 	})
 	for _, l := range r.levels {
@@ -99,7 +99,7 @@ func (r *run) header() []fact {
 		version = "newest"
 	}
 	protocol := strings.ToUpper(t.Protocol)
-	if t.Protocol == perf.GRPC {
+	if t.Protocol == result.GRPC {
 		protocol = "gRPC"
 	}
 	if t.Streaming {
@@ -132,7 +132,7 @@ func join(list ...string) string {
 }
 
 func (r *run) clock() string {
-	if r.Plan.LatencyClock == perf.SendClock {
+	if r.Plan.LatencyClock == result.SendClock {
 		return "counts from when a request was sent"
 	}
 	return "counts from when a request was due, so that waiting to be sent is part of it"
@@ -141,9 +141,9 @@ func (r *run) clock() string {
 func (r *run) method() string {
 	p := &r.Plan
 	switch p.Mode {
-	case perf.RequestCount:
+	case result.RequestCount:
 		return fmt.Sprintf("%d requests", p.RequestCount)
-	case perf.CountWindows:
+	case result.CountWindows:
 		return fmt.Sprintf("windows of %d requests until three agree within %s %% in throughput and %s, %d at most", p.WindowCount, chart.Number(100*p.Stability), r.judgedName(), p.MaxTrials)
 	default:
 		return fmt.Sprintf("windows of %s until three agree within %s %% in throughput and %s, %d at most", span(p.Window+p.Window/5), chart.Number(100*p.Stability), r.judgedName(), p.MaxTrials)

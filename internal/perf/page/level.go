@@ -6,25 +6,25 @@ import (
 	"slices"
 	"time"
 
-	"shoal/internal/perf"
 	"shoal/internal/perf/chart"
+	"shoal/internal/perf/result"
 )
 
 // A run is a result as the figures want it.
 type run struct {
-	*perf.Result
-	levels []*perf.Level // with answers, by rising load
-	knee   *perf.Level   // nil: none is seen
+	*result.Result
+	levels []*result.Level // with answers, by rising load
+	knee   *result.Level   // nil: none is seen
 }
 
-func newRun(r *perf.Result) *run {
+func newRun(r *result.Result) *run {
 	v := &run{Result: r}
 	for i := range r.Levels {
 		if l := &r.Levels[i]; l.Merged != nil && l.Merged.Requests > 0 {
 			v.levels = append(v.levels, l)
 		}
 	}
-	slices.SortStableFunc(v.levels, func(a, b *perf.Level) int { return cmp.Compare(a.Load.Value, b.Load.Value) })
+	slices.SortStableFunc(v.levels, func(a, b *result.Level) int { return cmp.Compare(a.Load.Value, b.Load.Value) })
 	v.knee = knee(v.levels)
 	return v
 }
@@ -32,7 +32,7 @@ func newRun(r *perf.Result) *run {
 // knee returns the level with the most throughput for its latency: before it more
 // load brings throughput, behind it mostly waiting. It is nil when there are too
 // few levels or the last one is still the best, for then the bend is not seen.
-func knee(levels []*perf.Level) *perf.Level {
+func knee(levels []*result.Level) *result.Level {
 	if len(levels) < 3 {
 		return nil
 	}
@@ -49,11 +49,11 @@ func knee(levels []*perf.Level) *perf.Level {
 }
 
 // few returns at most n of the levels: the first, the last and some between.
-func (r *run) few(n int) []*perf.Level {
+func (r *run) few(n int) []*result.Level {
 	if len(r.levels) <= n {
 		return r.levels
 	}
-	list := make([]*perf.Level, n)
+	list := make([]*result.Level, n)
 	for i := range list {
 		list[i] = r.levels[i*(len(r.levels)-1)/(n-1)]
 	}
@@ -61,7 +61,7 @@ func (r *run) few(n int) []*perf.Level {
 }
 
 // names returns levels as an axis shows them.
-func names(levels []*perf.Level) []string {
+func names(levels []*result.Level) []string {
 	list := make([]string, len(levels))
 	for i, l := range levels {
 		list[i] = chart.Number(l.Load.Value)
@@ -77,7 +77,7 @@ func (r *run) axis() string {
 	return "concurrency (requests under way)"
 }
 
-func levelName(l perf.Load) string {
+func levelName(l result.Load) string {
 	if l.Open() {
 		return chart.Number(l.Value) + " requests/s"
 	}

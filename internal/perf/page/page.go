@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"shoal/internal/perf"
 	"shoal/internal/perf/chart"
+	"shoal/internal/perf/result"
 )
 
 //go:embed page.html
@@ -57,7 +57,7 @@ type figure struct {
 
 // Write writes a page of HTML about a run: one file that needs nothing else, no
 // network, and follows the reader's light or dark.
-func Write(w io.Writer, r *perf.Result) error {
+func Write(w io.Writer, r *result.Result) error {
 	v := newRun(r)
 	c := content{
 		Title: "Performance of " + r.Target.Model, Lead: v.lead(),
@@ -89,7 +89,7 @@ func quoted(args []string) []string {
 	return list
 }
 
-func fileName(r *perf.Result) string {
+func fileName(r *result.Result) string {
 	name := strings.Map(func(c rune) rune {
 		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' {
 			return c
@@ -189,7 +189,7 @@ func draw(id string, c *chart.Chart, hint string) figure {
 
 // Plot returns a picture of a run that stands alone: what it can do, and how the
 // latency is distributed.
-func Plot(r *perf.Result) *chart.Drawing {
+func Plot(r *result.Result) *chart.Drawing {
 	v := newRun(r)
 	title := "Performance of " + r.Target.Model
 	if len(v.levels) == 0 {

@@ -14,11 +14,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"shoal/internal/perf"
+	"shoal/internal/perf/result"
 	"shoal/internal/race"
 )
 
-func write(t *testing.T, r *perf.Result) string {
+func write(t *testing.T, r *result.Result) string {
 	t.Helper()
 	var b bytes.Buffer
 	if err := Write(&b, r); err != nil {
@@ -119,7 +119,7 @@ func TestPageHoldsTheResultAndTheCSV(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := perf.ParseResult(data); err != nil {
+	if _, err := result.Parse(data); err != nil {
 		t.Fatal(err)
 	}
 	original, err := json.Marshal(want)
@@ -144,12 +144,12 @@ func TestPageHoldsTheResultAndTheCSV(t *testing.T) {
 func TestThinnedResultsAreSmallerAndStillResults(t *testing.T) {
 	r := sample{levels: 4, open: true}.result()
 	last := -1
-	for i, thin := range []func(*perf.Result) *perf.Result{withoutWindows, withoutTimeline, withoutHistograms, func(r *perf.Result) *perf.Result { return r }} {
+	for i, thin := range []func(*result.Result) *result.Result{withoutWindows, withoutTimeline, withoutHistograms, func(r *result.Result) *result.Result { return r }} {
 		data, err := json.Marshal(thin(r))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := perf.ParseResult(data); err != nil {
+		if _, err := result.Parse(data); err != nil {
 			t.Errorf("step %d: %v", i, err)
 		}
 		if len(data) <= last {
@@ -170,7 +170,7 @@ func TestPageOfLittleOrNothing(t *testing.T) {
 	dead.Levels[0].Merged, dead.Levels[0].Windows, dead.Levels[0].Timeline = nil, nil, nil
 	bare := sample{levels: 2, silent: true}.result()
 	bare.Levels[0].Timeline, bare.Levels[1].Timeline = nil, nil
-	for name, r := range map[string]*perf.Result{"one request": tiny, "no level": empty, "a level without answers": dead, "no timeline": bare} {
+	for name, r := range map[string]*result.Result{"one request": tiny, "no level": empty, "a level without answers": dead, "no timeline": bare} {
 		t.Run(name, func(t *testing.T) {
 			text := write(t, r)
 			if r.Cut != "" && !strings.Contains(text, r.Cut) {
@@ -210,7 +210,7 @@ func TestKneeIsTheMostThroughputForTheLatency(t *testing.T) {
 
 func TestPageOfACapacitySearch(t *testing.T) {
 	r := sample{levels: 1, open: true}.result()
-	r.Capacity = &perf.Capacity{Goal: "p99<20ms", Rate: 123}
+	r.Capacity = &result.Capacity{Goal: "p99<20ms", Rate: 123}
 	if text := write(t, r); !strings.Contains(text, "<dt>capacity for p99&lt;20ms</dt><dd>123 requests/s</dd>") {
 		t.Error("the page does not tell the capacity")
 	}
@@ -222,7 +222,7 @@ func TestSpectrumHasBothClocksWhicheverIsThePlans(t *testing.T) {
 		t.Errorf("by schedule: got %q", c.Desc)
 	}
 	w := r.Levels[0].Merged
-	r.Plan.LatencyClock, w.Latency, w.FromSchedule = perf.SendClock, w.FromSend, w.Latency
+	r.Plan.LatencyClock, w.Latency, w.FromSchedule = result.SendClock, w.FromSend, w.Latency
 	if c := newRun(r).spectrum(); !strings.Contains(c.Desc, "from when it was due") {
 		t.Errorf("by send: got %q", c.Desc)
 	}
@@ -306,7 +306,7 @@ func FuzzPage(f *testing.F) {
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		r, err := perf.ParseResult(data)
+		r, err := result.Parse(data)
 		if err != nil {
 			return
 		}

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"shoal/internal/load"
-	"shoal/internal/perf"
 	"shoal/internal/perf/chart"
+	"shoal/internal/perf/result"
 )
 
 const (
@@ -62,8 +62,8 @@ func (r *run) spectrum() *chart.Chart {
 
 // otherClock returns an open loop's latency by the clock that is not the plan's,
 // and what that counts from; nil in a closed loop, which has but one.
-func (r *run) otherClock(w *perf.Window) (*load.Histogram, string) {
-	if r.Plan.LatencyClock == perf.SendClock {
+func (r *run) otherClock(w *result.Window) (*load.Histogram, string) {
+	if r.Plan.LatencyClock == result.SendClock {
 		return w.FromSchedule, "from when it was due"
 	}
 	return w.FromSend, "from when it was sent"
@@ -149,7 +149,7 @@ func (b bins) counts(h *load.Histogram) [histogramBars]float64 {
 	return counts
 }
 
-func (b bins) chart(l *perf.Level, alone bool) *chart.Chart {
+func (b bins) chart(l *result.Level, alone bool) *chart.Chart {
 	h := l.Merged.Latency
 	counts := b.counts(h)
 	most := 0.0

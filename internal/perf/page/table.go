@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"shoal/internal/perf"
 	"shoal/internal/perf/chart"
+	"shoal/internal/perf/result"
 )
 
 // A table has a heading and rows of cells; the first cell names the row.
@@ -23,7 +23,7 @@ func (r *run) table() table {
 	t := table{Head: []string{"load", "infer/s", "mean", "p50", "p90", "p95", "p99", "p99.9", "longest", "queue", "infer", "mean batch", "client CPU", "server CPU", "failed", "spread"}}
 	for _, l := range r.levels {
 		w := l.Merged
-		row := []string{levelName(l.Load), fmt.Sprintf("%.1f", w.Throughput()) + within(figureOf(l, perf.FigureThroughput)), span(w.Latency.Mean())}
+		row := []string{levelName(l.Load), fmt.Sprintf("%.1f", w.Throughput()) + within(figureOf(l, result.FigureThroughput)), span(w.Latency.Mean())}
 		for _, q := range []float64{0.5, 0.9, 0.95, 0.99, 0.999} {
 			cell := span(w.Latency.Quantile(q))
 			if q == 0.5 || q == 0.99 {
@@ -47,7 +47,7 @@ func (r *run) table() table {
 }
 
 // within writes an interval as a share of the figure.
-func within(f *perf.Figure) string {
+func within(f *result.Figure) string {
 	if f == nil {
 		return ""
 	}
@@ -93,7 +93,7 @@ func (r *run) goals() *table {
 type cause struct {
 	text   string
 	failed int64
-	worst  *perf.Level
+	worst  *result.Level
 	most   int64
 }
 

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"shoal/internal/perf"
 	"shoal/internal/perf/chart"
+	"shoal/internal/perf/result"
 )
 
 // maxPoints bounds the points of a line over time.
@@ -22,7 +22,7 @@ type moment struct {
 // moments returns a level's ticks, put together so that there are at most limit
 // of them. The median is the mean of the ticks' medians by their requests; of the
 // others the worst counts, for thinning must not hide a stall.
-func (r *run) moments(l *perf.Level, limit int) []moment {
+func (r *run) moments(l *result.Level, limit int) []moment {
 	if len(l.Timeline) == 0 || len(l.Windows) == 0 {
 		return nil
 	}
@@ -59,7 +59,7 @@ type times struct {
 
 func (r *run) times() times {
 	var t times
-	measured := make([]*perf.Level, 0, len(r.Levels))
+	measured := make([]*result.Level, 0, len(r.Levels))
 	for i := range r.Levels {
 		if len(r.Levels[i].Timeline) > 0 {
 			measured = append(measured, &r.Levels[i])

@@ -3,8 +3,8 @@ package page
 import (
 	"fmt"
 
-	"shoal/internal/perf"
 	"shoal/internal/perf/chart"
+	"shoal/internal/perf/result"
 )
 
 // windows shows how far the windows of each level are from what the level came to.
@@ -63,7 +63,7 @@ const farthest = 200
 
 // windowName names a window: those of a single level by number, else the middle
 // one by its level.
-func (r *run) windowName(l *perf.Level, i int) string {
+func (r *run) windowName(l *result.Level, i int) string {
 	if len(r.levels) == 1 {
 		return fmt.Sprint(i + 1)
 	}

@@ -12,15 +12,16 @@ import (
 	"shoal/internal/client"
 	"shoal/internal/perf"
 	"shoal/internal/perf/perftest"
+	"shoal/internal/perf/result"
 )
 
 // An observer that looks at nothing.
 type nobody struct{}
 
-func (nobody) Begin(perf.Load)          {}
-func (nobody) Progress(perf.Progress)   {}
-func (nobody) Window(int, *perf.Window) {}
-func (nobody) End(*perf.Level)          {}
+func (nobody) Begin(result.Load)          {}
+func (nobody) Progress(result.Progress)   {}
+func (nobody) Window(int, *result.Window) {}
+func (nobody) End(*result.Level)          {}
 
 func start(t *testing.T) *perftest.Server {
 	t.Helper()
@@ -39,13 +40,13 @@ func start(t *testing.T) *perftest.Server {
 // settings are those of a short run over HTTP that need not become stable.
 func settings(s *perftest.Server, model string) perf.Settings {
 	return perf.Settings{
-		Service: perf.Triton, Protocol: perf.HTTP, Address: client.Address{Host: s.HTTP}, Model: model,
-		Mode: perf.Concurrency, Range: perf.Range{Start: 1, End: 1, Step: 1, Single: true},
-		Plan: perf.Plan{BatchSize: 1, Mode: perf.TimeWindows, Window: 250 * time.Millisecond, MaxTrials: 3, Stability: 10, MaxOutstanding: 512, MaxErrors: 0.01},
+		Service: perf.Triton, Protocol: result.HTTP, Address: client.Address{Host: s.HTTP}, Model: model,
+		Mode: result.Concurrency, Range: perf.Range{Start: 1, End: 1, Step: 1, Single: true},
+		Plan: result.Plan{BatchSize: 1, Mode: result.TimeWindows, Window: 250 * time.Millisecond, MaxTrials: 3, Stability: 10, MaxOutstanding: 512, MaxErrors: 0.01},
 	}
 }
 
-func measure(t *testing.T, s perf.Settings) *perf.Result {
+func measure(t *testing.T, s perf.Settings) *result.Result {
 	t.Helper()
 	session, err := perf.Open(t.Context(), s)
 	if err != nil {
@@ -65,7 +66,7 @@ func measure(t *testing.T, s perf.Settings) *perf.Result {
 // server record it: what comes out is what went in.
 func TestReplaySendsWhatTheTraceHas(t *testing.T) {
 	server := start(t)
-	for _, protocol := range []string{perf.HTTP, perf.GRPC} {
+	for _, protocol := range []string{result.HTTP, result.GRPC} {
 		var trace arrivals.Trace
 		for i := range int64(3) {
 			trace.Kinds = append(trace.Kinds, arrivals.Kind{Model: "varied", Version: "1", Inputs: []arrivals.Input{{Name: "INPUT0", Shape: []int64{i + 1, 10 * (i + 1)}, Bytes: 40 * (i + 1) * (i + 1)}}})
@@ -74,7 +75,7 @@ func TestReplaySendsWhatTheTraceHas(t *testing.T) {
 			trace.Arrivals = append(trace.Arrivals, arrivals.Arrival{At: time.Duration(i*i) * 200 * time.Microsecond, Kind: (i * 7 / 3) % 3})
 		}
 		s := settings(server, "varied")
-		if s.Protocol = protocol; protocol == perf.GRPC {
+		if s.Protocol = protocol; protocol == result.GRPC {
 			s.Address.Host = server.GRPC
 		}
 		if err := s.SetReplay("trace", &trace, 1); err != nil {
@@ -123,7 +124,7 @@ func tally(t *arrivals.Trace) map[string]int {
 func TestFlakyModelIsMeasuredToTheEnd(t *testing.T) {
 	s := settings(start(t), "flaky")
 	s.Range.Start, s.Range.End = 4, 4
-	s.Plan.Mode, s.Plan.RequestCount = perf.RequestCount, 4000
+	s.Plan.Mode, s.Plan.RequestCount = result.RequestCount, 4000
 	w := measure(t, s).Levels[0].Merged
 	if share := w.FailedShare(); share < 0.005 || share > 0.015 || len(w.Errors) != 2 {
 		t.Errorf("got a share of %.2f%% for %v, want 1 %% for two reasons", 100*share, w.Errors)
@@ -158,9 +159,9 @@ func TestClosedLoopOnARealServer(t *testing.T) {
 func TestStallShowsByScheduleAndHidesBySend(t *testing.T) {
 	server := start(t)
 	s := settings(server, "stall")
-	s.Mode, s.Distribution = perf.RequestRate, perf.Constant
+	s.Mode, s.Distribution = result.RequestRate, result.Constant
 	s.Range.Start, s.Range.End = 200, 200
-	s.Plan.Mode, s.Plan.RequestCount, s.Plan.LatencyClock, s.Plan.MaxOutstanding = perf.RequestCount, 300, perf.SendClock, 1
+	s.Plan.Mode, s.Plan.RequestCount, s.Plan.LatencyClock, s.Plan.MaxOutstanding = result.RequestCount, 300, result.SendClock, 1
 	timer := time.AfterFunc(300*time.Millisecond, func() { server.Stall(600 * time.Millisecond) })
 	defer timer.Stop()
 	w := measure(t, s).Levels[0].Merged

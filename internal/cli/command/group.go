@@ -1,0 +1,161 @@
+package command
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// A Group adds flags that help shows together under a title.
+type Group struct {
+	Set   *pflag.FlagSet
+	title string
+}
+
+const groupKey = "shoal_group"
+
+// NewGroup returns a way to add flags to cmd under a title.
+func NewGroup(cmd *cobra.Command, title string) *Group { return &Group{cmd.Flags(), title} }
+
+// Note puts a flag that was added to Set into the group.
+func (g *Group) Note(name string) *pflag.Flag {
+	f := g.Set.Lookup(name)
+	if f.Annotations == nil {
+		f.Annotations = make(map[string][]string)
+	}
+	f.Annotations[groupKey] = []string{g.title}
+	return f
+}
+
+// Text adds a flag with a text.
+func (g *Group) Text(p *string, name, value, help string) {
+	g.Set.StringVar(p, name, value, help)
+	g.Note(name)
+}
+
+// Texts adds a flag that may be given again, with text.
+func (g *Group) Texts(p *[]string, name, help string) {
+	g.Set.StringArrayVar(p, name, nil, help)
+	g.Note(name)
+}
+
+// Number adds a flag with a whole number.
+func (g *Group) Number(p *int, name string, value int, help string) {
+	g.Set.IntVar(p, name, value, help)
+	g.Note(name)
+}
+
+// Span adds a flag with a duration.
+func (g *Group) Span(p *time.Duration, name string, value time.Duration, help string) {
+	g.Set.DurationVar(p, name, value, help)
+	g.Note(name)
+}
+
+// Decimal adds a flag with a number.
+func (g *Group) Decimal(p *float64, name string, value float64, help string) {
+	g.Set.Float64Var(p, name, value, help)
+	g.Note(name)
+}
+
+// Size adds a flag with a 64-bit number.
+func (g *Group) Size(p *int64, name string, value int64, help string) {
+	g.Set.Int64Var(p, name, value, help)
+	g.Note(name)
+}
+
+// Truth adds a flag that takes true or false as its value, in the forms that
+// Triton takes: --flag=false, --flag false, on/off, 1/0.
+func (g *Group) Truth(p *bool, name string, value bool, help string) {
+	*p = value
+	g.Set.Var((*truth)(p), name, help)
+	g.Note(name)
+}
+
+// Toggle adds a flag without a value.
+func (g *Group) Toggle(p *bool, name, help string) {
+	g.Set.BoolVar(p, name, false, help)
+	g.Note(name)
+}
+
+// Ignored adds flags that are taken for Triton's sake and do nothing.
+func (g *Group) Ignored(names ...string) {
+	for _, name := range names {
+		g.Set.Var(new(ignored), name, "accepted for compatibility; nothing here needs it")
+		g.Note(name).Hidden = true
+	}
+}
+
+// truth is a boolean flag that wants its value spelt out.
+type truth bool
+
+func (t *truth) String() string { return fmt.Sprint(bool(*t)) }
+func (t *truth) Type() string   { return "boolean" }
+func (t *truth) Set(s string) error {
+	switch strings.ToLower(s) {
+	case "true", "on", "1":
+		*t = true
+	case "false", "off", "0":
+		*t = false
+	default:
+		return fmt.Errorf("%q is neither true nor false", s)
+	}
+	return nil
+}
+
+// ignored is a flag whose value does not matter.
+type ignored string
+
+func (i *ignored) String() string     { return string(*i) }
+func (i *ignored) Type() string       { return "value" }
+func (i *ignored) Set(s string) error { *i = ignored(s); return nil }
+
+// GroupedUsage prints a command's flags by group, in the order of definition.
+func GroupedUsage(cmd *cobra.Command) error {
+	w := cmd.OutOrStderr()
+	fmt.Fprintf(w, "Usage:\n  %s\n", cmd.UseLine())
+	if cmd.HasExample() {
+		fmt.Fprintf(w, "\nExamples:\n%s\n", cmd.Example)
+	}
+	for _, title := range groupTitles(cmd.Flags()) {
+		fmt.Fprintf(w, "\n%s:\n", title)
+		writeFlags(w, cmd.Flags(), title)
+	}
+	return nil
+}
+
+const otherFlags = "Other"
+
+func groupOf(f *pflag.Flag) string {
+	if t := f.Annotations[groupKey]; len(t) > 0 {
+		return t[0]
+	}
+	return otherFlags
+}
+
+func groupTitles(set *pflag.FlagSet) []string {
+	var titles []string
+	seen := map[string]bool{}
+	set.SortFlags = false
+	set.VisitAll(func(f *pflag.Flag) {
+		if t := groupOf(f); !f.Hidden && !seen[t] {
+			seen[t] = true
+			titles = append(titles, t)
+		}
+	})
+	return titles
+}
+
+func writeFlags(w io.Writer, set *pflag.FlagSet, title string) {
+	part := pflag.NewFlagSet(title, pflag.ContinueOnError)
+	part.SortFlags = false
+	set.VisitAll(func(f *pflag.Flag) {
+		if groupOf(f) == title {
+			part.AddFlag(f)
+		}
+	})
+	fmt.Fprint(w, part.FlagUsagesWrapped(110))
+}

@@ -1,0 +1,78 @@
+package perfcmd
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/charmbracelet/x/term"
+
+	"shoal/internal/perf"
+	"shoal/internal/perf/live"
+)
+
+// The values of --live.
+const (
+	liveAuto = "auto"
+	liveOff  = "off"
+	liveLine = "line"
+	liveFull = "full"
+)
+
+// checkLive holds --live against where it would be drawn.
+func checkLive(value string, stderr io.Writer) error {
+	switch value {
+	case liveAuto, liveOff, liveLine:
+		return nil
+	case liveFull:
+		if _, ok := terminal(stderr); !ok {
+			return fmt.Errorf("--live=%s fills a terminal, and standard error is none; use --live=%s", liveFull, liveLine)
+		}
+		return nil
+	}
+	return fmt.Errorf("--live is %q, want %s, %s, %s or %s", value, liveAuto, liveOff, liveLine, liveFull)
+}
+
+// terminal returns the terminal that a stream is.
+func terminal(stream any) (*os.File, bool) {
+	file, ok := stream.(*os.File)
+	return file, ok && term.IsTerminal(file.Fd()) && os.Getenv("TERM") != "dumb"
+}
+
+// liveMode turns the flag into what is shown. By itself it is a line, and only
+// where someone watches.
+func liveMode(value string, isTerminal bool) live.Mode {
+	switch {
+	case value == liveOff, value == liveAuto && !isTerminal:
+		return live.Off
+	case value == liveFull:
+		return live.Full
+	case !isTerminal:
+		return live.Plain
+	}
+	return live.Line
+}
+
+// startLive shows the run on standard error; what is returned is to be closed
+// after it. Interrupt ends the run as Ctrl-C does.
+func (p *pictureFlags) startLive(ctx context.Context, interrupt func(), s *perf.Settings, stderr io.Writer) *live.View {
+	screen, is := terminal(stderr)
+	o := live.Options{
+		Mode: liveMode(p.live, is), Out: stderr, Plan: &s.Plan, Levels: s.Levels(),
+		Title: fmt.Sprintf("%s at %s over %s", s.Model, s.Address.Host, s.Protocol), Interrupt: interrupt,
+	}
+	if is {
+		o.Width = func() int {
+			width, _, err := term.GetSize(screen.Fd())
+			if err != nil {
+				return 0
+			}
+			return width
+		}
+	}
+	if keys, ok := terminal(os.Stdin); ok {
+		o.In = keys
+	}
+	return live.Start(ctx, o)
+}

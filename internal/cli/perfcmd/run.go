@@ -1,0 +1,286 @@
+package perfcmd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"slices"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"shoal/internal/cli/command"
+	"shoal/internal/perf"
+	"shoal/internal/perf/report"
+	"shoal/internal/perf/result"
+)
+
+// The exit codes of perf, which are perf_analyzer's but for the last.
+const (
+	exitUnstable    = 2
+	exitNoAnswers   = 3
+	exitFailed      = 99
+	exitInterrupted = 130
+)
+
+// gcPercent lets some more garbage grow than usual before it is collected: the
+// generator's memory is small and the machine's time is the server's. A request
+// leaves about a hundred bytes, so that more would save nothing.
+const gcPercent = 200
+
+// New returns the perf command of this version of the product.
+func New(version string) *cobra.Command {
+	f := &flags{product: version}
+	cmd := &cobra.Command{
+		Use:   "perf -m MODEL [flags]",
+		Short: "Measure a model: throughput, latency and where the time goes",
+		Long: `Perf sends requests to a running server and reports throughput, latency and the
+server's own account of the same time. It takes perf_analyzer's flags and prints
+its report; called perf_analyzer, the binary is this command.
+
+There are two kinds of load. A closed loop keeps a number of requests under way
+(--concurrency-range): the answer to "how much can it do", but a server that
+stalls is asked less, so its worst moments hardly show. An open loop sends at a
+rate whatever the server does (--request-rate-range): the answer to "how long do
+users wait". Its latency counts from when a request was due.
+
+Each level is measured in windows until the last three agree within
+--stability-percentage. Inputs are random unless --input-data names others;
+shapes, types and the batch limit come from the server.
+
+Every figure has an interval of 95 % (-v, --json). A first window whose beginning
+is unlike its rest is warm-up and left out. Where the client rather than the server
+is the bottleneck a warning says so.
+
+Differences from perf_analyzer, besides lines that begin with "|":
+  a level that is not stable   ends its range          is shown, marked; the range goes on, exit 2
+  a failed request             ends the run            is counted by cause; --max-error-rate ends it
+  latency of an open loop      counts from the send    from when it was due; --latency-clock=send
+  an open loop                 has 4 blocking workers  has up to --max-outstanding under way
+  random inputs                are any bytes           fit the type; --random-style=bytes
+  JSON data                    wants 1.0 for a float   takes 1 as well, and errors name the place
+  --request-count              counts an idle tail     ends with the last answer
+  -r 1 and -r 2                never are stable        report what was measured, marked
+  poisson gaps                 are always the same     follow from --seed
+  metrics                      are the GPU's           client and server CPU under -v as well
+  Ctrl-C                       exits 0                 exits 130, after the report
+
+--html writes a page with everything in pictures, --plot a single picture, and
+--live says how the run is shown while it goes.
+
+Exit codes: 0 done; 2 a level did not become stable; 3 a window had no answers; 4 a
+goal of --slo was missed; 99 anything else that went wrong, failed requests
+included; 130 interrupted, after the report of what was measured.
+
+shoal perf diff compares two results that --json wrote.`,
+		Example: `  shoal perf -m digits                                    one caller
+  shoal perf -m digits --concurrency-range 1:16:5         what more callers bring
+  shoal perf -m digits --request-rate-range 500 --percentile 99
+                                                          what users wait at 500 a second
+  shoal perf -m digits --concurrency-range 1:64:1 --binary-search -l 20
+                                                          most callers within 20 ms
+  shoal perf -m digits --concurrency-range 1:8 --html report.html --live full
+                                                          charts while it runs and after
+  shoal perf -m digits -i grpc -u host:8001 -f out.csv --json out.json`,
+		Args: command.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.record != "" {
+				return f.recordTrace(cmd)
+			}
+			s, err := f.settings(cmd)
+			if err == nil {
+				err = errors.Join(s.Check(), f.pictures.check(cmd.ErrOrStderr()))
+			}
+			if err != nil {
+				return command.Misused(cmd, err)
+			}
+			return f.run(cmd, s)
+		},
+		Annotations: map[string]string{command.MisuseKey: fmt.Sprint(exitFailed)},
+	}
+	f.add(cmd)
+	command.CompleteChoices(cmd)
+	cmd.SetUsageFunc(command.GroupedUsage)
+	cmd.Version = version
+	cmd.SetVersionTemplate("Perf Analyzer Version {{.Version}} (commit " + commit() + ")\n") // perf_analyzer's form
+	diff := newDiff()
+	diff.SetUsageFunc(command.GroupedUsage)
+	cmd.AddCommand(diff)
+	return cmd
+}
+
+// run measures and reports. Its error is an *command.ExitError: what is to be said was
+// said.
+func (f *flags) run(cmd *cobra.Command, settings *perf.Settings) error {
+	debug.SetGCPercent(gcPercent)
+	// The first Ctrl-C ends the run early; a second one ends the process.
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+
+	out, stderr := cmd.OutOrStdout(), cmd.ErrOrStderr()
+	if f.json == "-" {
+		out = stderr
+	}
+	if err := f.checkFiles(); err != nil {
+		return fail(stderr, err)
+	}
+	before, err := f.before()
+	if err != nil {
+		return fail(stderr, err)
+	}
+	session, err := perf.Open(ctx, *settings)
+	if ctx.Err() != nil {
+		if err == nil {
+			_ = session.Close() // only questions went over it
+		}
+		return interrupted(stderr, false)
+	}
+	if err != nil {
+		return fail(stderr, err)
+	}
+	defer func() { _ = session.Close() }() // only questions go over it
+	if d := session.Data(); d.Read {
+		fmt.Fprintf(out, " Successfully read data for %d stream/streams", len(d.Streams))
+		if len(d.Streams) == 1 {
+			fmt.Fprintf(out, " with %d step/steps", len(d.Streams[0]))
+		}
+		fmt.Fprintln(out, ".")
+	}
+	(&report.Banner{
+		Plan: session.Plan(), Service: settings.Service, Mode: settings.Mode, Distribution: settings.Distribution, Decoupled: session.Decoupled(),
+	}).Write(out)
+	view := f.pictures.startLive(ctx, stop, settings, stderr)
+	defer view.Close()
+	text := &report.Report{
+		Out: view.Hold(out), Err: view.Hold(stderr), Verbose: f.verbose > 0,
+		Plan: session.Plan(), Target: session.Target(), Host: perf.ThisHost(), Sequences: session.Sequenced(),
+	}
+	r, err := session.Run(ctx, view.Observe(text))
+	view.Close()
+	if err == nil || len(r.Reported()) > 0 || r.Capacity != nil {
+		text.Summary(r)
+	}
+	writeErr := errors.Join(f.write(cmd, session, r), f.compareWith(out, before, r))
+	if writeErr != nil {
+		return fail(stderr, writeErr)
+	}
+	return f.verdict(stderr, r, err, f.allowed(settings, cmd.Flags().Changed("max-error-rate")))
+}
+
+// fail prints an error as perf_analyzer does and makes it the exit code.
+func fail(stderr io.Writer, err error) error {
+	fmt.Fprintf(stderr, "error: %v\n\n", err)
+	return &command.ExitError{Code: exitFailed}
+}
+
+// interrupted says what a run came to that the user has ended.
+func interrupted(stderr io.Writer, reported bool) error {
+	if reported {
+		fmt.Fprintln(stderr, "The run was interrupted; the report is of what was measured until then.")
+	} else {
+		fmt.Fprintln(stderr, "The run was interrupted before anything was measured.")
+	}
+	return &command.ExitError{Code: exitInterrupted}
+}
+
+// verdict prints what is wrong with a run and returns the exit code for it.
+func (f *flags) verdict(stderr io.Writer, r *result.Result, err error, allowed float64) error {
+	failed, total := failures(r)
+	switch {
+	case errors.Is(err, perf.ErrNoAnswers):
+		fmt.Fprintln(stderr, "No valid requests recorded within time interval. Please use a larger time window.") // word for word perf_analyzer's: tools look for it
+		return &command.ExitError{Code: exitNoAnswers}
+	case errors.Is(err, perf.ErrNoCapacity):
+		fmt.Fprintf(stderr, "error: %v.\n", err)
+		return &command.ExitError{Code: exitMissed}
+	case err != nil:
+		return fail(stderr, err)
+	case r.Cut != "":
+		return interrupted(stderr, len(r.Reported()) > 0 || r.Capacity != nil)
+	case float64(failed) > allowed*float64(total):
+		fmt.Fprintf(stderr, "error: %d of %d requests failed; --max-error-rate says how many may.\n", failed, total)
+		return &command.ExitError{Code: exitFailed}
+	case !r.GoalsMet():
+		fmt.Fprint(stderr, "error: not every goal of --slo was reached.\n")
+		return &command.ExitError{Code: exitMissed}
+	case anyUnstable(r) && !f.allowUnstable && r.Capacity == nil:
+		fmt.Fprint(stderr, "Failed to obtain stable measurement.\n\n")
+		return &command.ExitError{Code: exitUnstable}
+	}
+	return nil
+}
+
+// anyUnstable says whether a level that is reported did not become stable.
+func anyUnstable(r *result.Result) bool {
+	return slices.ContainsFunc(r.Reported(), func(l *result.Level) bool { return !l.Stable })
+}
+
+// failures counts over all windows of a run.
+func failures(r *result.Result) (failed, total int64) {
+	for i := range r.Levels {
+		for _, w := range r.Levels[i].Windows {
+			failed += w.Failed
+			total += w.Failed + w.Requests
+		}
+	}
+	return failed, total
+}
+
+// write writes the files that were asked for.
+func (f *flags) write(cmd *cobra.Command, session *perf.Session, r *result.Result) error {
+	csv := func(w io.Writer) error { return report.WriteCSV(w, r, f.verboseCSV) }
+	export := func(w io.Writer) error { return report.WriteExport(w, session.Exported(), f.product) }
+	asJSON := func(w io.Writer) error {
+		e := json.NewEncoder(w)
+		e.SetEscapeHTML(false)
+		return e.Encode(r)
+	}
+	if f.json == "-" {
+		if err := asJSON(cmd.OutOrStdout()); err != nil {
+			return err
+		}
+	}
+	return errors.Join(
+		writeFile(f.csv, csv),
+		writeFile(f.export, export),
+		writeFile(noDash(f.json), asJSON),
+		f.writeHDR(r),
+		f.pictures.write(r))
+}
+
+func noDash(path string) string {
+	if path == "-" {
+		return ""
+	}
+	return path
+}
+
+// writeFile writes a file, unless it has no name.
+func writeFile(path string, write func(io.Writer) error) error {
+	if path == "" {
+		return nil
+	}
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(file), file.Close())
+}
+
+// commit returns the state of the sources that the binary was built from.
+func commit() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				return s.Value
+			}
+		}
+	}
+	return "unknown"
+}

@@ -1,0 +1,67 @@
+package client
+
+import (
+	"bytes"
+	"strconv"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// A Sequence says where in a sequence of related requests one stands. The zero
+// value is no sequence.
+type Sequence struct {
+	ID         uint64
+	Start, End bool
+}
+
+// sequenceRoom are the parameters that leave room for a sequence in the JSON of a
+// request: the largest there are.
+func sequenceRoom() map[string]any {
+	return map[string]any{"sequence_end": false, "sequence_id": ^uint64(0), "sequence_start": false}
+}
+
+// sequenceHole is how sequenceRoom is written: names in order, no blanks.
+const sequenceHole = `"sequence_end":false,"sequence_id":18446744073709551615,"sequence_start":false`
+
+// SequenceSize is how much room an encoded HTTP request has for a sequence.
+const SequenceSize = len(sequenceHole)
+
+// FindSequence returns where an encoded HTTP request has room for a sequence; 0
+// when it has none.
+func FindSequence(wire []byte) int { return max(0, bytes.Index(wire, []byte(sequenceHole))) }
+
+// AppendJSON appends the members of the JSON, SequenceSize bytes: JSON does not mind
+// blanks.
+func (s Sequence) AppendJSON(b []byte) []byte {
+	from := len(b)
+	b = append(b, `"sequence_end":`...)
+	b = strconv.AppendBool(b, s.End)
+	b = append(b, `,"sequence_id":`...)
+	b = strconv.AppendUint(b, s.ID, 10)
+	b = append(b, `,"sequence_start":`...)
+	b = strconv.AppendBool(b, s.Start)
+	for len(b)-from < len(sequenceHole) {
+		b = append(b, ' ')
+	}
+	return b
+}
+
+// AppendProto appends the parameters of a ModelInferRequest.
+func (s Sequence) AppendProto(b []byte) []byte {
+	b = appendEntry(b, "sequence_id", protowire.AppendVarint([]byte{fieldInt << 3}, s.ID))
+	b = appendEntry(b, "sequence_start", protowire.AppendVarint([]byte{fieldBool << 3}, protowire.EncodeBool(s.Start)))
+	return appendEntry(b, "sequence_end", protowire.AppendVarint([]byte{fieldBool << 3}, protowire.EncodeBool(s.End)))
+}
+
+const fieldInt = 2 // of InferParameter
+
+// appendEntry appends an entry of the parameters; both requests and answers have
+// them under the same number.
+func appendEntry(b []byte, name string, value []byte) []byte {
+	b = protowire.AppendTag(b, fieldParameters, protowire.BytesType)
+	b = protowire.AppendVarint(b, uint64(protowire.SizeBytes(len(name))+protowire.SizeBytes(len(value))+2))
+	b = protowire.AppendTag(b, fieldKey, protowire.BytesType)
+	b = protowire.AppendString(b, name)
+	b = protowire.AppendTag(b, fieldValue, protowire.BytesType)
+	return protowire.AppendBytes(b, value)
+}

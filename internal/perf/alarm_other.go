@@ -1,5 +1,0 @@
-//go:build !linux
-
-package perf
-
-func newAlarm() (alarm, error) { return newRuntimeAlarm() }

@@ -1,0 +1,45 @@
+package result
+
+import (
+	"time"
+)
+
+// A GoalResult says whether a level reached a goal.
+type GoalResult struct {
+	Goal string `json:"goal"`
+	// Value is nanoseconds, a share, or a number a second.
+	Value float64 `json:"value"`
+	Met   bool    `json:"met"`
+	Shown string  `json:"-"`
+}
+
+// GoalsMet says whether every level reached every goal.
+func (r *Result) GoalsMet() bool {
+	for i := range r.Levels {
+		for _, g := range r.Levels[i].Goals {
+			if !g.Met {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// A Capacity is what a search for the highest rate came to.
+type Capacity struct {
+	Goal string `json:"goal"`
+	// Rate is the highest rate, in requests a second, that was measured at length
+	// and met the goal; 0 when none did.
+	Rate   float64 `json:"rate"`
+	Probes []Probe `json:"probes"` // in their order
+}
+
+// A Probe is a short measurement of a search.
+type Probe struct {
+	Rate    float64       `json:"rate"`
+	Took    time.Duration `json:"took_ns"`
+	Long    bool          `json:"long,omitempty"` // the measurement that confirms
+	Passed  bool          `json:"passed"`
+	Results []GoalResult  `json:"slo"`
+	Why     string        `json:"why,omitempty"` // it did not pass, when the goal does not tell
+}

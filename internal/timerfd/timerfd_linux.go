@@ -1,0 +1,62 @@
+package timerfd
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Timer goes off once for each Set.
+type Timer struct {
+	file *os.File
+	conn syscall.RawConn
+	fd   int
+}
+
+// Open returns a timer that is not set.
+func Open() (*Timer, error) {
+	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("timerfd_create: %w", err)
+	}
+	file := os.NewFile(uintptr(fd), "timerfd")
+	conn, err := file.SyscallConn()
+	if err != nil {
+		_ = file.Close() // a timer has nothing to lose
+		return nil, err
+	}
+	return &Timer{file, conn, fd}, nil
+}
+
+// Set lets the timer go off after d, in place of when it would have. It must not
+// be called after Close.
+func (t *Timer) Set(d time.Duration) {
+	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(max(d, 1)))}
+	if err := unix.TimerfdSettime(t.fd, 0, &spec, nil); err != nil {
+		panic("BUG: timerfd_settime: " + err.Error())
+	}
+}
+
+// Wait returns when the timer has gone off, or with an error when it is closed.
+func (t *Timer) Wait() error {
+	var expirations [8]byte
+	_, err := t.file.Read(expirations[:])
+	return err
+}
+
+// Poll calls step, and again whenever the timer goes off, until step returns true
+// or the timer is closed.
+func (t *Timer) Poll(step func(fd uintptr) bool) { _ = t.conn.Read(step) } // fails only when closed
+
+// Drain takes an expiration off the timer and reports whether there was one.
+func (t *Timer) Drain() bool {
+	var expirations [8]byte
+	_, err := unix.Read(t.fd, expirations[:])
+	return err == nil
+}
+
+// Close ends a Wait or a Poll that is under way.
+func (t *Timer) Close() { _ = t.file.Close() } // a timer has nothing to lose
