@@ -23,7 +23,6 @@ KNOWN = {
     " little above 2^14 whatever the server allows, and we allow 2^20",
     "http2/5.1 half closed (remote): Sends a DATA frame": ANSWERED,
     "http2/5.1 closed: Sends a DATA frame after sending RST_STREAM frame": ANSWERED,
-    "http2/5.1 closed: Sends a HEADERS frame after sending RST_STREAM frame": ANSWERED,
     "http2/5.1 closed: Sends a DATA frame": "DATA for a stream that is over is discarded: the client may not know yet",
     "http2/5.1.2 Sends HEADERS frames that causes their advertised concurrent stream limit to be exceeded": "each is"
     " answered at once, so that there are never so many streams",
@@ -31,8 +30,6 @@ KNOWN = {
     "http2/6.9 Sends a WINDOW_UPDATE frame with a flow control window increment of 0 on a stream": ANSWERED,
     "http2/6.9.1 Sends multiple WINDOW_UPDATE frames increasing the flow control window to above 2^31-1"
     " on a stream": ANSWERED,
-    "http2/8.1 Sends a second HEADERS frame without the END_STREAM flag": ANSWERED,
-    "http2/8.1.2.1 Sends a HEADERS frame that contains a pseudo-header field as trailers": ANSWERED,
     'http2/8.1.2.6 Sends a HEADERS frame with the "content-length" header field which does not equal the DATA frame'
     " payload length": ANSWERED,
     'http2/8.1.2.6 Sends a HEADERS frame with the "content-length" header field which does not equal the sum of the'

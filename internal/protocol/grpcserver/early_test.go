@@ -58,6 +58,32 @@ func TestTrailersAfterAnEarlyEndAreNoFault(t *testing.T) {
 			t.Errorf("%s: got %s after %s and trailers, want OK", name, got, first)
 		}
 	}
+	// Trailers have an end and no fields of HTTP/2's own, also when they are late.
+	for name, send := range map[string]func(c *rawClient){
+		"no end":       func(c *rawClient) { c.open(1, false, "trailer", "x") },
+		"pseudo field": func(c *rawClient) { c.open(1, true, ":method", "POST") },
+	} {
+		for _, method := range []string{"Nosuch", "Chat"} { // over, and open
+			c := s.raw(t)
+			c.open(1, false, usual(method)...)
+			if method == "Nosuch" {
+				c.frame(http2.FrameRSTStream)
+			}
+			send(c)
+			if got := c.outcome(1); got != "RST PROTOCOL_ERROR" {
+				t.Errorf("%s after %s: got %s, want RST PROTOCOL_ERROR", name, method, got)
+			}
+		}
+	}
+	// A stream that both have reset is over.
+	both := s.raw(t)
+	both.open(1, false, usual("Nosuch")...)
+	both.frame(http2.FrameRSTStream)
+	both.check(both.framer.WriteRSTStream(1, http2.ErrCodeCancel))
+	both.open(1, true, "trailer", "x")
+	if got := both.outcome(1); got != "GOAWAY PROTOCOL_ERROR" {
+		t.Errorf("trailers after both have reset: got %s, want GOAWAY PROTOCOL_ERROR", got)
+	}
 	// One stream too many.
 	c := s.raw(t)
 	c.open(1, false, usual("Wait")...)

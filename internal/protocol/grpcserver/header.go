@@ -3,6 +3,7 @@ package grpcserver
 import (
 	"bytes"
 	"net/http"
+	"slices"
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
@@ -85,6 +86,12 @@ func (h *headerReader) repeated(name string) bool {
 		}
 	}
 	return false
+}
+
+// hasPseudo reports whether a field is one of HTTP/2's own, which trailers may not
+// have.
+func (h *headerReader) hasPseudo() bool {
+	return slices.ContainsFunc(h.fields, func(f hpack.HeaderField) bool { return strings.HasPrefix(f.Name, ":") })
 }
 
 func validName(s string) bool {

@@ -118,11 +118,11 @@ func (c *conn) trailers(id uint32, block []byte, endStream bool) error {
 		return err
 	}
 	switch {
-	case early: // on their way when the answer came
-	case s.remoteClosed:
+	case s != nil && s.remoteClosed:
 		c.reset(id, http2.ErrCodeStreamClosed)
-	case !endStream || c.headers.invalid:
+	case !endStream || c.headers.invalid || c.headers.hasPseudo():
 		c.reset(id, http2.ErrCodeProtocol)
+	case early: // on their way when the answer came
 	default:
 		c.remoteEnd(s)
 	}

@@ -122,7 +122,11 @@ func (c *conn) onReset(h frameHeader) error {
 		c.mu.Unlock()
 		s.cut()
 		c.throttle()
+		return nil
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.early.remove(h.stream)
 	return nil
 }
 

@@ -22,4 +22,11 @@ func (r *recent) add(id uint32) {
 	r.next = (r.next + 1) % maxRecent
 }
 
+// remove forgets a stream, as the client has ended it too.
+func (r *recent) remove(id uint32) {
+	if i := slices.Index(r.ids, id); i >= 0 {
+		r.ids[i] = 0 // the number of no stream
+	}
+}
+
 func (r *recent) has(id uint32) bool { return slices.Contains(r.ids, id) }
