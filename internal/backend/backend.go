@@ -107,8 +107,10 @@ type Instance interface {
 	// An error fails the whole batch. When only a single request is at fault
 	// the instance sets that request's Err, runs the others and returns nil.
 	// Inputs are in the order of the model's signature, possibly with gaps for
-	// optional ones: Input.Index tells. Shapes are the client's; the instance
-	// applies Reshape. Outputs are those that the request wants, or all.
+	// optional ones: Input.Index tells. The engine has checked them: their data
+	// is what their type and shape take, strings are whole and in one piece.
+	// Shapes are the client's; the instance applies Reshape. Outputs are those
+	// that the request wants, or all.
 	Run(b *infer.Batch) error
 
 	// Close frees the instance. No response may be outstanding.

@@ -32,7 +32,22 @@ func check(sig *model.Signature, r *infer.Request) error {
 			return err
 		}
 	}
-	return checkClasses(sig, r)
+	if err := checkClasses(sig, r); err != nil {
+		return err
+	}
+	return checkNotEmpty(sig, r)
+}
+
+// A lateFault is one that Triton leaves to its backends. Its text has no request
+// id, and the request counts as failed and not as refused.
+type lateFault struct{ error }
+
+// checkNotEmpty fails a batch of no rows.
+func checkNotEmpty(sig *model.Signature, r *infer.Request) error {
+	if sig.MaxBatch == 0 || len(r.Inputs) == 0 || r.Inputs[0].Shape[0] > 0 {
+		return nil
+	}
+	return lateFault{status.Errorf(status.InvalidArgument, "input '%s' batch size does not match other inputs for '%s'", r.Inputs[0].Name, sig.Name)}
 }
 
 // checkNames finds every input and output of the request in the signature. The
@@ -194,8 +209,9 @@ func checkShape(sig *model.Signature, r *infer.Request, in *infer.Input) error {
 	return invalid(r, "unexpected shape for input '%s' for model '%s'. Expected %s, got %s. %s", in.Name, sig.Name, want.Full, in.Shape, note)
 }
 
-// checkContent compares the bytes of an input with its shape. A batch of no
-// rows counts as one row, as it does in Triton.
+// checkContent compares the bytes of an input with its shape, so that instances
+// can rely on the shape. A batch of no rows counts as one row, as it does in
+// Triton.
 func checkContent(sig *model.Signature, r *infer.Request, in *infer.Input) error {
 	elements, ok := in.Shape.Elements()
 	if !ok {
@@ -207,11 +223,13 @@ func checkContent(sig *model.Signature, r *infer.Request, in *infer.Input) error
 		}
 	}
 	if in.Type == tensor.Bytes {
-		if err := read(r, in); err != nil {
-			return err
-		}
 		return checkStrings(sig, r, in, elements)
 	}
+	return checkSize(sig, r, in, elements)
+}
+
+// checkSize compares the bytes of an input with the number of its elements.
+func checkSize(sig *model.Signature, r *infer.Request, in *infer.Input, elements int64) error {
 	size := int64(in.Type.Size())
 	if elements > (1<<63-1)/size {
 		return invalid(r, "byte size overflow for input '%s': element count (%d) * data type size (%d) exceeds maximum allowed size (9223372036854775807)", in.Name, elements, size)
@@ -248,9 +266,12 @@ func read(r *infer.Request, in *infer.Input) error {
 	return in.From.Read(in.Data.First)
 }
 
-// checkStrings counts the elements of a Bytes tensor. The last may run past the
-// end of the data: that is the backend's to find, as it always was.
+// checkStrings checks that a Bytes tensor has that many whole elements, and joins
+// its pieces.
 func checkStrings(sig *model.Signature, r *infer.Request, in *infer.Input, want int64) error {
+	if err := read(r, in); err != nil {
+		return err
+	}
 	if len(in.Data.Rest) > 0 { // elements may straddle the pieces
 		memory, err := r.GrowWithin(in.Data.Size())
 		if err != nil {
@@ -260,6 +281,7 @@ func checkStrings(sig *model.Signature, r *infer.Request, in *infer.Input, want 
 		in.Data = infer.Data{First: joined}
 	}
 	data, count := in.Data.First, int64(0)
+	var cut error
 	for len(data) > 0 {
 		if count == want {
 			return invalid(r, "unexpected number of string elements %d for inference input '%s' for model '%s', expecting %d", count+1, in.Name, sig.Name, want)
@@ -268,14 +290,18 @@ func checkStrings(sig *model.Signature, r *infer.Request, in *infer.Input, want 
 			return invalid(r, "incomplete string length indicator for inference input '%s' for model '%s', expecting 4 bytes but only %d bytes available. "+
 				"Please make sure the string length indicator is in one buffer.", in.Name, sig.Name, len(data))
 		}
-		n := uint64(binary.LittleEndian.Uint32(data)) + 4
-		data = data[min(n, uint64(len(data))):]
+		n := uint64(binary.LittleEndian.Uint32(data))
+		if data = data[4:]; n > uint64(len(data)) {
+			cut = lateFault{status.Errorf(status.InvalidArgument, "incomplete string data for inference input '%s', expecting string of length %d but only %d bytes available", in.Name, n, len(data))}
+			n = uint64(len(data))
+		}
+		data = data[n:]
 		count++
 	}
 	if count < want {
 		return invalid(r, "expected %d string elements for inference input '%s' for model '%s', got %d", want, in.Name, sig.Name, count)
 	}
-	return nil
+	return cut
 }
 
 // invalid returns the fault of a request, with the request's id in front.

@@ -1,10 +1,12 @@
 package engine
 
 import (
+	"encoding/binary"
 	"strings"
 	"testing"
 
 	"shoal/internal/infer"
+	"shoal/internal/model"
 	"shoal/internal/status"
 	"shoal/internal/tensor"
 )
@@ -47,6 +49,14 @@ func TestInferTellsEveryFaultOfARequest(t *testing.T) {
 		{"a string's length is cut", "two", with(1, func(i *infer.Input) { i.Data.First = []byte("\x03\x00") }), nil, prefix + "incomplete string length indicator for inference input 'INPUT1' for model 'two', expecting 4 bytes but only 2 bytes available. Please make sure the string length indicator is in one buffer."},
 		{"a string too many", "two", with(1, func(i *infer.Input) { i.Data.First = []byte(oneString + oneString) }), nil, prefix + "unexpected number of string elements 2 for inference input 'INPUT1' for model 'two', expecting 1"},
 		{"a string too few", "two", with(1, func(i *infer.Input) { i.Shape = tensor.Shape{1, 2} }), nil, prefix + "expected 2 string elements for inference input 'INPUT1' for model 'two', got 1"},
+		{"a string is cut", "two", with(1, func(i *infer.Input) { i.Data.First = []byte("\x09\x00\x00\x00ab") }), nil, "incomplete string data for inference input 'INPUT1', expecting string of length 9 but only 2 bytes available"},
+		{"a string is cut in pieces", "two", with(1, func(i *infer.Input) {
+			i.Data = infer.Data{First: []byte("\x09\x00"), Rest: [][]byte{[]byte("\x00\x00a"), []byte("b")}}
+		}), nil, "incomplete string data for inference input 'INPUT1', expecting string of length 9 but only 2 bytes available"},
+		{"a string too few, and the last is cut", "two", with(1, func(i *infer.Input) {
+			i.Shape, i.Data.First = tensor.Shape{1, 2}, []byte("\x09\x00\x00\x00ab")
+		}), nil, prefix + "expected 2 string elements for inference input 'INPUT1' for model 'two', got 1"},
+		{"a batch of none with the bytes of one row", "two", []infer.Input{in("INPUT0", tensor.Int32, tensor.Shape{0, 2}, eightBytes), in("INPUT1", tensor.Bytes, tensor.Shape{0, 1}, oneString)}, nil, "input 'INPUT0' batch size does not match other inputs for 'two'"},
 		{"classes of strings", "two", good(), []infer.Wanted{{Name: "OUTPUT1", Classes: 1}}, "class result not available for output due to unsupported type 'BYTES'"},
 	}
 	for _, tt := range tests {
@@ -64,4 +74,36 @@ func TestInferTellsEveryFaultOfARequest(t *testing.T) {
 			}
 		})
 	}
+}
+
+// FuzzCheckStrings holds checkStrings to what it is for: data that it lets pass
+// is that many elements exactly, which backends then cut without looking.
+func FuzzCheckStrings(f *testing.F) {
+	f.Add([]byte{}, 0, uint16(0))
+	f.Add([]byte{1, 0, 0, 0, 'a', 0, 0, 0, 0}, 2, uint16(2))
+	f.Add([]byte{9, 0, 0, 0, 'a'}, 0, uint16(1))
+	f.Add([]byte{0xff, 0xff, 0xff, 0xff}, 1, uint16(1))
+	f.Fuzz(func(t *testing.T, data []byte, cut int, elements uint16) {
+		want := int64(elements)
+		r := infer.NewRequest()
+		defer r.Release()
+		input := r.AddInput()
+		input.Data.First = data
+		if cut > 0 && cut < len(data) {
+			input.Data = infer.Data{First: data[:cut], Rest: [][]byte{data[cut:]}}
+		}
+		if checkStrings(&model.Signature{Name: "m"}, r, input, want) != nil {
+			return
+		}
+		if len(input.Data.Rest) > 0 {
+			t.Errorf("%x passed in %d pieces, want one", data, 1+len(input.Data.Rest))
+		}
+		n := int64(0)
+		for rest := input.Data.First; len(rest) > 0; n++ {
+			rest = rest[4+int(binary.LittleEndian.Uint32(rest)):]
+		}
+		if n != want {
+			t.Errorf("%x passed as %d elements, has %d", data, want, n)
+		}
+	})
 }

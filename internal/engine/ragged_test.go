@@ -132,17 +132,19 @@ func TestRequestsOfDifferentLengthsShareAnExecution(t *testing.T) {
 	}
 }
 
-func TestARequestAtFaultDoesNotSpoilItsBatch(t *testing.T) {
+func TestACutStringFailsItsRequestAlone(t *testing.T) {
 	e := startONNX(t, onnxtest.Identity(tensor.Bytes, 1), waits+`input { name: "IN" data_type: TYPE_STRING dims: 1 } output { name: "OUT" data_type: TYPE_STRING dims: 1 }`)
 	ask := func(data string) *infer.Request {
 		r := infer.NewRequest()
 		r.Inputs = append(r.Inputs, in("IN", tensor.Bytes, tensor.Shape{1, 1}, data))
 		return r
 	}
-	whole, cut := ask(oneString), ask("\x09\x00\x00\x00ab")
-	errs := together(t, e, whole, cut)
-	if got, want := answers(whole), fmt.Sprintf("OUT [1,1] %x ", oneString); errs[0] != nil || got != want {
-		t.Errorf("the good one: got %v %s, want %s", errs[0], got, want)
+	whole, cut, last := ask(oneString), ask("\x09\x00\x00\x00ab"), ask(oneString)
+	errs := together(t, e, whole, cut, last)
+	for i, r := range []*infer.Request{whole, cut, last} {
+		if got, want := answers(r), fmt.Sprintf("OUT [1,1] %x ", oneString); r != cut && (errs[i] != nil || got != want) {
+			t.Errorf("good request %d: got %v %s, want %s", i, errs[i], got, want)
+		}
 	}
 	const want = "incomplete string data for inference input 'IN', expecting string of length 9 but only 2 bytes available"
 	if got := status.Public(errs[1]); got != want || status.CodeOf(errs[1]) != status.InvalidArgument {
@@ -151,6 +153,14 @@ func TestARequestAtFaultDoesNotSpoilItsBatch(t *testing.T) {
 	if runs, _ := executions(t, e); runs != 1 {
 		t.Errorf("got %d executions, want 1", runs)
 	}
+	v, err := e.find("m", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := v.snapshot(); s.Success.Count != 2 || s.Fail.Count != 1 || s.Failures["BACKEND"] != 1 || cut.Outcome != infer.Failed {
+		t.Errorf("got %d answered, %d failed, %v, outcome %d; want 2 and 1, as Triton's backends count it", s.Success.Count, s.Fail.Count, s.Failures, cut.Outcome)
+	}
 	whole.Release()
 	cut.Release()
+	last.Release()
 }

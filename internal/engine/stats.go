@@ -151,6 +151,12 @@ func (s *stats) concluded(r *infer.Request, begin time.Time, err error) {
 	}
 }
 
+// malformed counts a request with a fault that Triton leaves to its backends.
+func (s *stats) malformed() {
+	s.fail.Add(1)
+	s.failures[failBackend].Add(1)
+}
+
 // succeeded counts a request that was answered well.
 func (s *stats) succeeded(took time.Duration) {
 	s.success.dist.Add(seconds(took), 1)

@@ -109,6 +109,11 @@ func (v *Version) conclude(r *infer.Request, begin time.Time, err error) {
 // accept checks r and tells whoever wants to know that it has arrived.
 func (v *Version) accept(r *infer.Request) error {
 	if err := check(v.sig, r); err != nil {
+		if late, ok := err.(lateFault); ok {
+			r.Outcome = infer.Failed
+			v.stats.malformed()
+			return late.error
+		}
 		r.Outcome = infer.Refused
 		return status.Reject(reject.BadInput, err)
 	}

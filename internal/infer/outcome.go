@@ -9,6 +9,6 @@ const (
 	Undecided Outcome = iota // it has no answer yet
 	Answered                 // an instance answered it
 	Cached                   // it was answered without an instance, from the response cache
-	Failed                   // it was queued and ended with an error
-	Refused                  // it was never queued: it is invalid, or the version or its queue took no more
+	Failed                   // it ended with an error of its model
+	Refused                  // it was never queued: it is invalid, or the queue took no more
 )

@@ -9,7 +9,6 @@ import (
 
 	"shoal/internal/backend"
 	"shoal/internal/infer"
-	"shoal/internal/status"
 	"shoal/internal/tensor"
 )
 
@@ -32,7 +31,6 @@ func Run(t *testing.T, s Subject) {
 		{"responses outlive a trim, and runs go on after it", trimmed},
 		{"tensors without elements work", noElements},
 		{"a model without a batch dimension works", noBatchDimension},
-		{"a cut string fails its request alone", cutString},
 		{"a run sets its times", times},
 		{"two instances run side by side", sideBySide},
 	} {
@@ -167,23 +165,6 @@ func noBatchDimension(t *testing.T, s Subject) {
 		r := ask(tensor.FP32, 1, tensor.Shape{2, width}, data)
 		execute(t, in, r)
 		expect(t, r, "OUTPUT0", tensor.FP32, tensor.Shape{2, width}, data)
-		r.Release()
-	}
-}
-
-func cutString(t *testing.T, s Subject) {
-	in := s.open(t, config(8, 1, tensor.Bytes, 1), 1)[0]
-	good := ask(tensor.Bytes, 1, tensor.Shape{1, 1}, content(tensor.Bytes, 1, 1))
-	cut := ask(tensor.Bytes, 1, tensor.Shape{1, 1}, []byte{9, 0, 0, 0, 'x'})
-	last := ask(tensor.Bytes, 1, tensor.Shape{1, 1}, content(tensor.Bytes, 1, 2))
-	execute(t, in, good, cut, last)
-	const want = "incomplete string data for inference input 'INPUT0', expecting string of length 9 but only 1 bytes available"
-	if cut.Err == nil || status.Public(cut.Err) != want || status.CodeOf(cut.Err) != status.InvalidArgument {
-		t.Errorf("the cut one: got %v, want %s", cut.Err, want)
-	}
-	expect(t, good, "OUTPUT0", tensor.Bytes, tensor.Shape{1, 1}, content(tensor.Bytes, 1, 1))
-	expect(t, last, "OUTPUT0", tensor.Bytes, tensor.Shape{1, 1}, content(tensor.Bytes, 1, 2))
-	for _, r := range []*infer.Request{good, cut, last} {
 		r.Release()
 	}
 }

@@ -26,6 +26,9 @@ type Options struct {
 	// intra_op_thread_count and inter_op_thread_count (the latter two for the
 	// global pool).
 	Config map[string]string
+	// Memory returns the memory for the tensors of an instance, by where it
+	// runs; nil means backend.Pages everywhere.
+	Memory func(backend.Placement) backend.Memory
 }
 
 // A Backend runs ONNX models.
@@ -33,13 +36,17 @@ type Backend struct {
 	options Options
 	log     *slog.Logger
 	library func() (*ort.Library, error)
+	memory  func(backend.Placement) backend.Memory
 }
 
 // New returns a backend. It loads nothing yet.
 func New(o Options) *Backend {
-	b := &Backend{options: o, log: o.Logger}
+	b := &Backend{options: o, log: o.Logger, memory: o.Memory}
 	if b.log == nil {
 		b.log = slog.New(slog.DiscardHandler)
+	}
+	if b.memory == nil {
+		b.memory = func(backend.Placement) backend.Memory { return backend.Pages{} }
 	}
 	b.library = sync.OnceValues(b.openLibrary)
 	return b

@@ -71,7 +71,7 @@ func bare(t testing.TB, in *instance, b *infer.Batch) func() {
 	data := b.Requests[0].Inputs[0].Data.First
 	return func() {
 		for i := range p.inputs {
-			copy(in.arena.mem[p.inputs[i].offset:], data)
+			copy(in.region.mem[p.inputs[i].offset:], data)
 		}
 		if err := c.Run(p.names, p.values, in.model.outputNames, set.values); err != nil {
 			t.Fatal(err)

@@ -23,7 +23,6 @@ type loaded struct {
 	inputs      []port
 	outputs     []port
 	batchInputs []batchInput
-	sources     []int      // the inputs that batch inputs and outputs are made by
 	inputNames  *ort.Names // with those of the batch inputs behind
 	outputNames *ort.Names
 	runOptions  *ort.RunOptions // nil when there are none
@@ -43,6 +42,7 @@ type loaded struct {
 // A usedSession is a session and the number of instances that run on it.
 type usedSession struct {
 	session *ort.Session
+	memory  backend.Memory // of its instances' tensors
 	kind    modelpb.ModelInstanceGroup_Kind
 	gpu     int
 	users   int
@@ -53,7 +53,7 @@ type usedSession struct {
 func open(b *Backend, o opening, s *ort.Session, cfg *modelpb.ModelConfig, sig *model.Signature) (*loaded, error) {
 	m := &loaded{backend: b, opening: o, lib: o.lib, cfg: cfg, sig: sig}
 	p := firstPlacement(cfg)
-	m.sessions = []*usedSession{{session: s, kind: p.Kind, gpu: p.GPU}}
+	m.sessions = []*usedSession{{session: s, memory: b.memory(p), kind: p.Kind, gpu: p.GPU}}
 	if err := m.prepare(s); err != nil {
 		m.Close()
 		return nil, err
@@ -80,20 +80,18 @@ func (m *loaded) prepare(s *ort.Session) error {
 	}
 	m.batchInputs = batchInputs(m.cfg, m.sig)
 	for _, b := range m.batchInputs {
-		names[0], m.sources = append(names[0], b.name), append(m.sources, b.source)
+		names[0] = append(names[0], b.name)
 	}
 	scatters := scatters(m.cfg, m.sig, m.inputs)
 	for _, t := range m.sig.Outputs {
 		x := newPort(t, batched, rankOf(g.Outputs, t.Name))
 		if s := scatters[t.Name]; s != nil {
 			x = newPort(t, batched, -1) // what shape the graph has for it does not matter
-			x.scatter, m.sources = s, append(m.sources, s.input)
+			x.scatter = s
 		}
 		m.outputs = append(m.outputs, x)
 		names[1] = append(names[1], t.Name)
 	}
-	slices.Sort(m.sources)
-	m.sources = slices.Compact(m.sources)
 	m.inputNames, m.outputNames = ort.NewNames(names[0]), ort.NewNames(names[1])
 	m.inputBytes, m.outputBytes = fixedBytes(m.inputs, m.sig.MaxBatch), fixedBytes(m.outputs, m.sig.MaxBatch)
 	m.unbound = make([]atomic.Bool, len(m.outputs))
@@ -191,7 +189,7 @@ func (m *loaded) takeSession(p backend.Placement) (*usedSession, error) {
 	if err != nil {
 		return nil, status.Errorf(status.Internal, "instance %s: %v", p.Name, err)
 	}
-	u := &usedSession{session: s, kind: p.Kind, gpu: p.GPU, users: 1}
+	u := &usedSession{session: s, memory: m.backend.memory(p), kind: p.Kind, gpu: p.GPU, users: 1}
 	m.sessions = append(m.sessions, u)
 	return u, nil
 }

@@ -8,10 +8,10 @@ import (
 )
 
 // An outputSet is how the outputs of a batch of so many rows lie in a slot's
-// arena, with the tensors of ONNX Runtime over them.
+// region, with the tensors of ONNX Runtime over them.
 type outputSet struct {
 	rows   int
-	size   int         // how much of the arena it uses
+	size   int         // how much of the region it uses
 	values []ort.Value // none for outputs that ONNX Runtime allocates
 	outs   []output    // what a run will have given, for the others
 	bound  int         // how many those are
@@ -27,11 +27,11 @@ func (s *slot) setFor(rows int) (*outputSet, error) {
 		s.epoch = e
 	}
 	if set := s.cachedSet(rows); set != nil {
-		if s.arena.use(set.size) {
+		if s.region.use(set.size) {
 			return set, nil
 		}
 		s.dropSets()
-		s.arena.free()
+		s.region.free()
 	}
 	return s.newSet(rows)
 }
@@ -63,9 +63,9 @@ func (s *slot) newSet(rows int) (*outputSet, error) {
 		}
 	}
 	set.size = places[n]
-	if !s.arena.use(set.size) {
+	if !s.region.use(set.size) {
 		s.dropSets()
-		if err := s.arena.resize(max(set.size, m.outputBytes)); err != nil {
+		if err := s.region.resize(max(set.size, m.outputBytes)); err != nil {
 			return nil, err
 		}
 	}
@@ -73,7 +73,7 @@ func (s *slot) newSet(rows int) (*outputSet, error) {
 		if shape == nil {
 			continue
 		}
-		if err := set.bind(m, i, shape, &s.arena, places[i]); err != nil {
+		if err := set.bind(m, i, shape, &s.region, places[i]); err != nil {
 			set.release(m.lib)
 			return nil, err
 		}
@@ -86,8 +86,8 @@ func (s *slot) newSet(rows int) (*outputSet, error) {
 	return set, nil
 }
 
-// bind lays an output of known shape at a place in the arena.
-func (set *outputSet) bind(m *loaded, i int, shape tensor.Shape, a *arena, place int) error {
+// bind lays an output of known shape at a place in the region.
+func (set *outputSet) bind(m *loaded, i int, shape tensor.Shape, a *region, place int) error {
 	x := &m.outputs[i]
 	size, _ := shape.Bytes(x.Type)
 	client, err := x.clientShape(nil, shape, set.rows)

@@ -11,7 +11,7 @@ import (
 	"shoal/internal/tensor"
 )
 
-// A plan is how a batch's inputs lie in the instance's arena, with the tensors
+// A plan is how a batch's inputs lie in the instance's region, with the tensors
 // of ONNX Runtime over them. There is one for each set of input shapes that
 // occurred lately; making those tensors costs more than running a small model.
 type plan struct {
@@ -21,7 +21,7 @@ type plan struct {
 	inputs []planned // the inputs that are present, in the signature's order
 	made   []planned // the batch inputs
 	values []ort.Value
-	size   int // how much of the arena it uses
+	size   int // how much of the region it uses
 	// text is the most that its tensors of strings can hold: a string that was
 	// long once keeps its memory.
 	text int
@@ -29,11 +29,13 @@ type plan struct {
 
 // A planned is the place of one input in a plan.
 type planned struct {
-	port   *port // for a batch input its source
-	batch  *batchInput
-	place  int // the input's place in each request's Inputs
-	offset int
-	size   int
+	port    *port // for a batch input its source
+	batch   *batchInput
+	index   int // the input's place among the model's inputs
+	place   int // and in each request's Inputs
+	offset  int
+	size    int
+	strings int // the elements of a tensor of strings, which has no size
 }
 
 const (
@@ -96,12 +98,12 @@ func hashKey(key []int64) uint64 {
 func (in *instance) planFor(requests []*infer.Request, rows int) (*plan, error) {
 	in.key = in.model.shapeKey(in.key[:0], requests, rows)
 	p := in.cachedPlan()
-	if p != nil && in.arena.use(p.size) {
+	if p != nil && in.region.use(p.size) {
 		return p, nil
 	}
-	if p != nil { // the arena has been too large for a while: start anew
+	if p != nil { // the region has been too large for a while: start anew
 		in.dropPlans()
-		in.arena.free()
+		in.region.free()
 	}
 	return in.newPlan()
 }
@@ -122,16 +124,16 @@ func (in *instance) cachedPlan() *plan {
 	return nil
 }
 
-// newPlan lays out the arena for the shapes in in.key and makes the tensors.
+// newPlan lays out the region for the shapes in in.key and makes the tensors.
 func (in *instance) newPlan() (*plan, error) {
 	p := &plan{hash: hashKey(in.key), key: slices.Clone(in.key), names: in.model.inputNames}
 	shapes, names := in.model.lay(p)
 	if len(names) < p.names.Len() {
 		p.names = ort.NewNames(names)
 	}
-	if !in.arena.use(p.size) {
+	if !in.region.use(p.size) {
 		in.dropPlans()
-		if err := in.arena.resize(max(p.size, in.model.inputBytes)); err != nil {
+		if err := in.region.resize(max(p.size, in.model.inputBytes)); err != nil {
 			return nil, err
 		}
 	}
@@ -151,7 +153,7 @@ func (in *instance) newPlan() (*plan, error) {
 	return p, nil
 }
 
-// lay gives each tensor of the plan's key its place in the arena and returns
+// lay gives each tensor of the plan's key its place in the region and returns
 // their shapes and names.
 func (m *loaded) lay(p *plan) (shapes []tensor.Shape, names []string) {
 	rest := p.key
@@ -161,7 +163,7 @@ func (m *loaded) lay(p *plan) (shapes []tensor.Shape, names []string) {
 			continue
 		}
 		x := &m.inputs[i]
-		at := planned{port: x, place: len(p.inputs)}
+		at := planned{port: x, index: i, place: len(p.inputs)}
 		shapes, names = append(shapes, at.lay(p, x.Type, &rest)), append(names, x.Name)
 		p.inputs = append(p.inputs, at)
 	}
@@ -183,7 +185,8 @@ func (at *planned) lay(p *plan, t tensor.Type, rest *[]int64) tensor.Shape {
 	size, _ := shape.Bytes(t) // none for strings, which ONNX Runtime keeps
 	if t == tensor.Bytes {
 		elements, _ := shape.Elements()
-		p.text += int(elements) * stringSize
+		at.strings = int(elements)
+		p.text += at.strings * stringSize
 	}
 	at.offset, at.size = p.size, int(size)
 	p.size = align(p.size + at.size)
@@ -206,7 +209,7 @@ func (in *instance) newInput(at *planned, shape tensor.Shape) (ort.Value, error)
 	if t == tensor.Bytes {
 		return in.model.lib.NewOwnTensor(tensor.Bytes, shape)
 	}
-	return in.model.lib.NewTensor(t, shape, in.arena.address(at.offset), at.size)
+	return in.model.lib.NewTensor(t, shape, in.region.address(at.offset), at.size)
 }
 
 // release frees the plan's tensors.
@@ -222,9 +225,6 @@ func (in *instance) tidy(p *plan) {
 	if p.text > keptSize {
 		p.release(in.model.lib)
 		in.plans = slices.Delete(in.plans, 0, 1)
-	}
-	if cap(in.scratch) > keptSize {
-		in.scratch = nil
 	}
 }
 
@@ -252,16 +252,16 @@ func (in *instance) gather(p *plan, requests []*infer.Request) error {
 			}
 			continue
 		}
-		dst := in.arena.mem[at.offset : at.offset+at.size]
+		dst := in.region.mem[at.offset : at.offset+at.size]
 		for _, r := range requests {
-			data := &r.Inputs[at.place].Data
-			if data.Size() > len(dst) {
-				return errReshape(at.port)
+			input := at.in(r)
+			if input == nil || input.Data.Size() > len(dst) {
+				return errMisfit(at.port)
 			}
-			dst = dst[in.copies.Add(dst, *data):]
+			dst = dst[in.copies.Add(dst, input.Data):]
 		}
 		if len(dst) > 0 { // what lies there is an earlier client's
-			return errReshape(at.port)
+			return errMisfit(at.port)
 		}
 	}
 	for i := range p.made {
@@ -274,7 +274,7 @@ func (in *instance) gather(p *plan, requests []*infer.Request) error {
 
 // makeInput fills in a batch input.
 func (in *instance) makeInput(at *planned, requests []*infer.Request) error {
-	dst := in.arena.mem[at.offset : at.offset+at.size : at.offset+at.size]
+	dst := in.region.mem[at.offset : at.offset+at.size : at.offset+at.size]
 	made, err := at.batch.fill(dst[:0], at.port, requests)
 	if err != nil {
 		return err
@@ -286,8 +286,17 @@ func (in *instance) makeInput(at *planned, requests []*infer.Request) error {
 	return nil
 }
 
-// errReshape says that the requests' data, whose size is right for the shapes
-// that their clients gave, is not what the graph's shape takes.
-func errReshape(x *port) error {
-	return status.Errorf(status.Internal, "input '%s': the reshape from %s to %s changes the number of elements", x.Name, x.Dims, x.inner)
+// in returns the input of a request that has the place in the plan, nil when the
+// request does not have the plan's inputs.
+func (at *planned) in(r *infer.Request) *infer.Input {
+	if at.place >= len(r.Inputs) || r.Inputs[at.place].Index != at.index {
+		return nil
+	}
+	return &r.Inputs[at.place]
+}
+
+// errMisfit says that the requests of a batch do not fill the tensor that they
+// share. The engine and the scheduler give an instance no such batch.
+func errMisfit(x *port) error {
+	return status.Errorf(status.Internal, "BUG: the requests of a batch do not fit the tensor of input '%s'", x.Name)
 }

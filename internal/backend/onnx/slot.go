@@ -12,11 +12,11 @@ import (
 // A slot holds the outputs of one run until the last response made of them is
 // released. While they are being encoded the instance runs on with another.
 type slot struct {
-	pool  *slotPool
-	model *loaded
-	call  *ort.Call
-	arena arena
-	refs  atomic.Int32 // the responses that are out
+	pool   *slotPool
+	model  *loaded
+	call   *ort.Call
+	region region
+	refs   atomic.Int32 // the responses that are out
 
 	sets   []*outputSet // the most recent one first
 	set    *outputSet   // the one of the run
@@ -172,5 +172,5 @@ func (s *slot) empty() {
 func (s *slot) free() {
 	s.empty()
 	s.dropSets()
-	s.arena.free()
+	s.region.free()
 }

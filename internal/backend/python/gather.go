@@ -104,7 +104,7 @@ func at(r *infer.Request, place, index int) *infer.Input {
 // gather writes the batch into the slot: the one copy that a tensor makes on its
 // way from the socket to the handler.
 func (r *run) gather(s *slot, rows int) (size int, err error) {
-	l, requests := &r.layout, r.live
+	l, requests := &r.layout, r.requests
 	l.lay(r.in.model, requests)
 	if l.size > half {
 		return 0, status.Errorf(status.InvalidArgument, "the inputs of a batch of model '%s' have %d bytes, and at most %d fit a worker's memory", r.in.model.sig.Name, l.size, int64(half))

@@ -33,12 +33,11 @@ type instance struct {
 // A run is what it takes to run one batch. An instance has one for the batch that
 // its worker has and one for the batch that is being laid into its memory.
 type run struct {
-	in      *instance
-	live    []*infer.Request // those of the batch that are to run; stale between runs
-	layout  layout
-	copies  infer.Copies
-	reader  reader
-	scratch []byte
+	in       *instance
+	requests []*infer.Request // those of the batch; nil between runs
+	layout   layout
+	copies   infer.Copies
+	reader   reader
 }
 
 // Ahead implements backend.Ahead: while one batch runs another may be gathered.
@@ -55,10 +54,8 @@ func (in *instance) Trim() {
 func (in *instance) Run(b *infer.Batch) error {
 	r := in.takeRun()
 	defer in.putRun(r)
-	rows := r.admit(b.Requests)
-	if len(r.live) == 0 {
-		return nil // each request has its error
-	}
+	r.requests = b.Requests
+	rows := b.Rows
 	if limit := in.model.sig.MaxBatch; limit > 0 && rows > limit {
 		return status.Errorf(status.Internal, "batch size %d for '%s', max allowed is %d", rows, in.model.sig.Name, limit)
 	}
@@ -89,6 +86,7 @@ func (in *instance) takeRun() *run {
 }
 
 func (in *instance) putRun(r *run) {
+	r.requests = nil
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.idle = append(in.idle, r)
@@ -106,9 +104,9 @@ func (r *run) try(b *infer.Batch, rows int) (again bool, err error) {
 	sequence := in.sequence
 	binary.LittleEndian.PutUint64(s.in, sequence)
 	if in.model.decoupled {
-		l.streams.add(sequence, r.live)
+		l.streams.add(sequence, r.requests)
 	} else {
-		l.clients.begin(sequence, r.live)
+		l.clients.begin(sequence, r.requests)
 	}
 	b.Times.InputsReady = in.now()
 	err = l.exchange(s, size, sequence)
@@ -180,7 +178,7 @@ func (r *run) read(s *slot, sequence uint64, rows int) error {
 		_, err := r.reader.open(s, sequence)
 		return err
 	}
-	return r.reader.read(s, sequence, r.live, rows)
+	return r.reader.read(s, sequence, r.requests, rows)
 }
 
 // now returns the time, from one reading of the clock: time.Now makes two.
@@ -215,7 +213,7 @@ func (in *instance) lost(l *link, s *slot, fault error) error {
 // hand makes the slot the owner of the responses' memory.
 func (r *run) hand(s *slot) {
 	owned := int32(0)
-	for _, q := range r.live {
+	for _, q := range r.requests {
 		if q.Err == nil && !r.in.model.decoupled {
 			owned++
 		}
@@ -228,7 +226,7 @@ func (r *run) hand(s *slot) {
 		return
 	}
 	s.refs.Store(owned)
-	for _, q := range r.live {
+	for _, q := range r.requests {
 		if q.Err == nil && !r.in.model.decoupled {
 			q.Response.Own(s)
 		}

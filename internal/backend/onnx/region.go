@@ -1,16 +1,17 @@
 package onnx
 
 import (
-	"fmt"
-	"syscall"
 	"unsafe"
+
+	"shoal/internal/backend"
 )
 
-// An arena is memory outside Go's heap that an instance gathers its inputs in,
-// or that a slot's outputs are written to. Tensors of ONNX Runtime refer to it
-// by address, so whoever lets it move must drop those first.
-type arena struct {
-	mem []byte
+// A region is the memory that an instance gathers its inputs in, or that a
+// slot's outputs are written to. Tensors of ONNX Runtime refer to it by address,
+// so whoever lets it move must drop those first.
+type region struct {
+	memory backend.Memory
+	mem    []byte
 
 	// How much of it was used since the last look, and how often.
 	peak, uses int
@@ -22,7 +23,7 @@ const (
 	alignment = 64
 	pageSize  = 4096
 
-	// An arena above this size is looked at every so many uses, and given back
+	// A region above this size is looked at every so many uses, and given back
 	// when no use since the last look needed a quarter of it: one huge
 	// request should not hold its memory for ever.
 	keptSize  = 1 << 20
@@ -33,14 +34,14 @@ const (
 func align(n int) int { return (n + alignment - 1) &^ (alignment - 1) }
 
 // address returns where the byte at offset lies.
-func (a *arena) address(offset int) uintptr {
+func (a *region) address(offset int) uintptr {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(a.mem))) + uintptr(offset)
 }
 
-// use notes a use of n bytes and reports whether the arena will do as it is. If
+// use notes a use of n bytes and reports whether the region will do as it is. If
 // not, because it is too small or has been far too large for a while, the
 // caller drops what refers to it and resizes it.
-func (a *arena) use(n int) bool {
+func (a *region) use(n int) bool {
 	a.peak = max(a.peak, n)
 	a.uses++
 	if a.uses >= lookAfter {
@@ -53,18 +54,17 @@ func (a *arena) use(n int) bool {
 	return n <= len(a.mem) && a.mem != nil
 }
 
-// resize replaces the arena's memory by at least n bytes of undefined content.
-// It grows by doubling, so that batches of rising size move it rarely; pages
-// that are never touched cost nothing.
-func (a *arena) resize(n int) error {
+// resize replaces the region's memory by at least n bytes of undefined content.
+// It grows by doubling, so that batches of rising size move it rarely.
+func (a *region) resize(n int) error {
 	size := n
 	if n > len(a.mem) {
 		size = max(n, min(2*len(a.mem), len(a.mem)+64<<20))
 	}
 	size = max(pageSize, (size+pageSize-1)&^(pageSize-1))
-	mem, err := syscall.Mmap(-1, 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	mem, err := a.memory.Alloc(size)
 	if err != nil {
-		return fmt.Errorf("reserve %d bytes for tensors: %w", size, err)
+		return err
 	}
 	a.free()
 	a.mem = mem
@@ -72,10 +72,9 @@ func (a *arena) resize(n int) error {
 }
 
 // free gives the memory back.
-func (a *arena) free() {
+func (a *region) free() {
 	if a.mem != nil {
-		// It cannot fail for memory that resize mapped.
-		_ = syscall.Munmap(a.mem)
+		a.memory.Free(a.mem)
 		a.mem = nil
 	}
 }
