@@ -45,7 +45,7 @@ type modelCost struct {
 }
 
 // measureGroup starts the servers with a model in a setting and measures its
-// cells.
+// cells. When one fails it returns those before it, too.
 func measureGroup(ctx context.Context, o options, lib *ort.Library, g group) (modelCost, []measured, error) {
 	a, err := openAlone(lib, o.work, g.model, g.setting.instances)
 	if err != nil {
@@ -65,15 +65,16 @@ func measureGroup(ctx context.Context, o options, lib *ort.Library, g group) (mo
 		defer triton.Close()
 	}
 	r := runner{options: o, alone: a, best: bestBatch(costs).Rows, shoal: shoal, triton: triton}
+	cost := modelCost{g.model.Name, g.setting.instances, costs}
 	var all []measured
 	for _, c := range g.cells {
 		m, err := r.measure(ctx, c, g.statics)
 		if err != nil {
-			return modelCost{}, nil, err
+			return cost, all, err
 		}
 		all = append(all, m)
 	}
-	return modelCost{g.model.Name, g.setting.instances, costs}, all, nil
+	return cost, all, nil
 }
 
 // startServers starts Shoal with the model as the setting has it and once for each

@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -105,17 +106,27 @@ func bench(ctx context.Context, o options) (missed []string, err error) {
 		Facts: report.Gather(), Rounds: o.rounds, Duration: o.duration.String(), Runtime: lib.Version(), Pinned: o.pin, Triton: o.triton != "",
 	}
 	for _, g := range groups {
-		m, cells, err := measureGroup(ctx, o, lib, g)
-		if err != nil {
-			return nil, fmt.Errorf("%s, %s: %w", g.model.Name, g.setting.name, err)
-		}
-		r.Costs = append(r.Costs, m)
-		for _, c := range cells {
-			r.Cells = append(r.Cells, judge(c, o.pin))
+		m, cells, failed := measureGroup(ctx, o, lib, g)
+		r.add(m, cells)
+		if failed != nil {
+			// Hours may lie behind it: what was measured is kept.
+			err = fmt.Errorf("%s, %s: %w", g.model.Name, g.setting.name, failed)
+			break
 		}
 	}
 	r.sort()
-	return r.missed(), o.Publish(os.Stdout, r, r.tables(), r.page())
+	return r.missed(), errors.Join(err, o.Publish(os.Stdout, r, r.tables(), r.page()))
+}
+
+// add judges the cells of a group, as far as they were measured.
+func (r *results) add(m modelCost, cells []measured) {
+	if len(cells) == 0 {
+		return
+	}
+	r.Costs = append(r.Costs, m)
+	for _, c := range cells {
+		r.Cells = append(r.Cells, judge(c, r.Pinned))
+	}
 }
 
 // findTools looks for the load generators that the cells need.

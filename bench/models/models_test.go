@@ -167,6 +167,16 @@ func TestCellWithoutAPeerIsPrinted(t *testing.T) {
 	}
 }
 
+func TestCellsBeforeAFailureAreKept(t *testing.T) {
+	even := measure.Sample{Throughput: 1000, P50: 10, P99: 20, CPU: 5}
+	var r results
+	r.add(modelCost{Model: "mlp", Instances: 1}, []measured{cellOf(allSettings[1], 8, even, even, even)})
+	r.add(modelCost{}, nil) // a group that did not start
+	if len(r.Cells) != 1 || len(r.Costs) != 1 {
+		t.Errorf("got %d cells and %d costs, want those of the one cell", len(r.Cells), len(r.Costs))
+	}
+}
+
 func TestTritonNeedsServerAndBackends(t *testing.T) {
 	if _, err := (options{triton: "tritonserver"}).findLibrary(); err == nil || !strings.Contains(err.Error(), "--backends") {
 		t.Errorf("got %v, want an error that names --backends", err)

@@ -14,7 +14,7 @@ import (
 // folder protos. It stands on grpc-go, as many clients do.
 func Ghz(path, protos string) Tool {
 	return Tool{
-		Name: "ghz", Path: path, Install: "go install github.com/bojand/ghz/cmd/ghz@v0.93.0 makes it; --ghz names another place",
+		Name: "ghz", Path: path, Install: "go install github.com/bojand/ghz/cmd/ghz@v0.120.0 makes it; --ghz names another place",
 		prepare: func(folder string, s *peer.Server, m peer.Model, callers int, duration time.Duration) ([]string, error) {
 			message, err := m.GRPC()
 			if err != nil {
@@ -22,7 +22,7 @@ func Ghz(path, protos string) Tool {
 			}
 			file, err := writeFile(folder, "message", message)
 			return []string{
-				"--insecure", "--proto", filepath.Join(protos, "grpc_service.proto"), "--import-paths", protos,
+				"--insecure", "--disable-template-data", "--proto", filepath.Join(protos, "grpc_service.proto"), "--import-paths", protos,
 				"--call", "inference.GRPCInferenceService.ModelInfer", "-B", file, "-c", fmt.Sprint(callers),
 				"--connections", fmt.Sprint(connections(callers)), "-z", duration.String(), "--duration-stop", "wait", "-t", "60s", "-O", "json", s.GRPC,
 			}, err
