@@ -155,23 +155,23 @@ def run(fds, load=None, loaded=None):
     global _last_link
     link = Link(fds[3])
     _links.link = _last_link = link
-    ear = _Ear(link)
+    listener = _Listener(link)
     try:
         kind, payload = link.receive()
         if kind != INIT:
             return False
         init = json.loads(payload)
-        ear.start()
-        return _live(link, ear, fds, init, load, loaded)
+        listener.start()
+        return _live(link, listener, fds, init, load, loaded)
     finally:
         if link.shut():
-            ear.join()  # it may be about to use the descriptors
+            listener.join()  # it may be about to use the descriptors
         for fd in fds[:3]:
             os.close(fd)
         link.close()
 
 
-def _live(link, ear, fds, init, load, loaded):
+def _live(link, listener, fds, init, load, loaded):
     try:
         if load is None:
             load = importlib.import_module(init.get("handler") or "shoal._load").load
@@ -193,14 +193,14 @@ def _live(link, ear, fds, init, load, loaded):
         return False
     if loaded is not None:
         loaded()
-    ear.serve(channel)
+    listener.serve(channel)
     link.send_json(READY, {})
     channel.serve(handler.execute, _failed)
     handler.close()
     return True
 
 
-class _Ear:
+class _Listener:
     """Listens to what the server has to say besides batches, from the start on:
     a model may ask something while it loads."""
 

@@ -205,7 +205,7 @@ func (in *instance) lost(l *link, s *slot, fault error) error {
 	err := in.sup.Lost(l, fault)
 	l.mem.drop(s)
 	if in.model.decoupled {
-		return nil // each stream was told when the worker was buried
+		return nil // each stream was told when the worker was reaped
 	}
 	return err
 }

@@ -67,17 +67,17 @@ func startLink(cmd worker.Command, first []byte, file string, m *loaded) (*link,
 	}
 	var reader sync.WaitGroup
 	reader.Go(l.receive)
-	go l.bury(&reader)
+	go l.reap(&reader)
 	_ = l.send(frameInit, first) // if it is gone already, the reader tells
 	return l, nil
 }
 
-// bury gives everything back when the process is gone.
-func (l *link) bury(reader *sync.WaitGroup) {
+// reap waits for the process and gives back everything that it had.
+func (l *link) reap(reader *sync.WaitGroup) {
 	<-l.process.Done()
 	l.socket.Close()
 	reader.Wait()
-	l.hush()
+	l.silence()
 	l.streams.end(l.lostError())
 	l.mem.retire()
 	close(l.gone)
@@ -92,8 +92,8 @@ func (l *link) lostError() error {
 	return status.Wrap(status.Internal, l.process.Err(), "worker "+l.name+" ended")
 }
 
-// hush says that nothing will come any more, also to who is waiting.
-func (l *link) hush() {
+// silence says that the worker will send no more, and wakes who waits for it.
+func (l *link) silence() {
 	if !l.silent.Swap(true) {
 		l.mem.wake()
 	}
@@ -154,7 +154,7 @@ func (l *link) receive() {
 // hangUp ends a worker that has closed its end of the socket, unless it is about
 // to end by itself.
 func (l *link) hangUp() {
-	l.hush()
+	l.silence()
 	if l.ending.Load() {
 		return
 	}
@@ -234,7 +234,7 @@ func (l *link) await(ctx context.Context, kind byte, limit time.Duration) ([]byt
 	if !ok {
 		select {
 		case <-l.gone: // its own end tells more than being stopped would
-		case <-time.After(lastBreath):
+		case <-time.After(exitGrace):
 			l.settle()
 		}
 		return nil, l.deathAtStart()
@@ -265,8 +265,8 @@ func tooSlow(file string, kind byte, imported bool, limit time.Duration) error {
 	return status.Errorf(status.Unavailable, "%s took more than %v; raise the model's parameter %s or --backend-config=python,stub-timeout-seconds", what, limit, paramStart)
 }
 
-// lastBreath is how long a worker may take to end after it closed its socket.
-const lastBreath = 2 * time.Second
+// exitGrace is how long a worker may take to exit after it closed its socket.
+const exitGrace = 2 * time.Second
 
 // settle waits for the end of a worker that has failed.
 func (l *link) settle() {
