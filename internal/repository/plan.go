@@ -1,0 +1,168 @@
+package repository
+
+import (
+	"maps"
+	"slices"
+)
+
+// A Model is what a plan has to know of a model: as the repository wants it to be
+// served, or as it is.
+type Model struct {
+	Name      string
+	Config    string          // stands for the configuration without its instance groups and version policy
+	Instances string          // stands for the instance groups
+	Files     Stamp           // of the files outside the version folders, such as labels
+	Versions  map[int64]Stamp // those that are, or are to be, served
+	Calls     []string        // the models that it sends requests to
+}
+
+// A Kind says what an Action does.
+type Kind int
+
+// The kinds of actions.
+const (
+	Load           Kind = iota // load a model of which no version is served
+	Reload                     // load all versions anew and put them in the place of what is served
+	AddVersions                // load further versions
+	Resize                     // change the instances of versions that are served
+	RemoveVersions             // take some versions away
+	Unload                     // take all versions away
+)
+
+func (k Kind) String() string {
+	return [...]string{"load", "reload", "add versions", "resize", "remove versions", "unload"}[k]
+}
+
+// An Action is one step from what is served to what is wanted.
+type Action struct {
+	Kind     Kind
+	Model    string
+	Versions []int64 // those that it is about, ascending
+	// After names the models whose actions come earlier in the plan and must
+	// have ended before this begins. Other models can go side by side.
+	After []string
+}
+
+// Plan returns the actions that lead from actual to desired. Those of one model
+// follow each other and are carried out in turn; when one fails, the rest of them
+// is left out, so that what is served is only taken away once there is something
+// better. A model loads after those that it calls and is unloaded before them.
+//
+// Plan is pure, and the same for any order of its arguments.
+func Plan(desired, actual []Model) []Action {
+	want, have := byName(desired), byName(actual)
+	var plan []Action
+	for _, name := range calleesFirst(want) {
+		plan = append(plan, change(want[name], have[name])...)
+	}
+	gone := maps.Clone(have)
+	maps.DeleteFunc(gone, func(name string, m Model) bool { _, wanted := want[name]; return wanted || len(m.Versions) == 0 })
+	for _, name := range slices.Backward(calleesFirst(gone)) {
+		plan = append(plan, Action{Kind: Unload, Model: name, Versions: versions(gone[name], nil)})
+	}
+	setAfter(plan, want, have)
+	return plan
+}
+
+// change returns the actions that lead from one state of a model to another.
+func change(want, have Model) []Action {
+	add, remove, both := versions(want, have.Versions), versions(have, want.Versions), []int64(nil)
+	changed := want.Config != have.Config || want.Files != have.Files
+	for n, stamp := range want.Versions {
+		if old, ok := have.Versions[n]; ok {
+			both = append(both, n)
+			changed = changed || old != stamp
+		}
+	}
+	slices.Sort(both)
+	switch {
+	case len(want.Versions) == 0 && len(have.Versions) == 0:
+		return nil
+	case len(want.Versions) == 0:
+		return []Action{{Kind: Unload, Model: want.Name, Versions: remove}}
+	case len(have.Versions) == 0:
+		return []Action{{Kind: Load, Model: want.Name, Versions: add}}
+	case changed:
+		return []Action{{Kind: Reload, Model: want.Name, Versions: versions(want, nil)}}
+	}
+	var list []Action
+	if len(add) > 0 {
+		list = append(list, Action{Kind: AddVersions, Model: want.Name, Versions: add})
+	}
+	if len(both) > 0 && want.Instances != have.Instances {
+		list = append(list, Action{Kind: Resize, Model: want.Name, Versions: both})
+	}
+	if len(remove) > 0 {
+		list = append(list, Action{Kind: RemoveVersions, Model: want.Name, Versions: remove})
+	}
+	return list
+}
+
+// versions returns the versions of m that are not in except, ascending.
+func versions(m Model, except map[int64]Stamp) []int64 {
+	var list []int64
+	for n := range m.Versions {
+		if _, ok := except[n]; !ok {
+			list = append(list, n)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+func byName(models []Model) map[string]Model {
+	out := make(map[string]Model, len(models))
+	for _, m := range models {
+		out[m.Name] = m
+	}
+	return out
+}
+
+// calleesFirst returns the names so that each stands after those that its model
+// calls, and else by name. Where models call each other in a circle, one of them
+// is first.
+func calleesFirst(models map[string]Model) []string {
+	order := make([]string, 0, len(models))
+	seen := make(map[string]bool, len(models))
+	var visit func(name string)
+	visit = func(name string) {
+		m, ok := models[name]
+		if !ok || seen[name] {
+			return
+		}
+		seen[name] = true
+		for _, callee := range slices.Sorted(slices.Values(m.Calls)) {
+			visit(callee)
+		}
+		order = append(order, name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(models)) {
+		visit(name)
+	}
+	return order
+}
+
+// setAfter gives each action the models of earlier ones that it has to do with:
+// one calls the other, as they are or as they will be.
+func setAfter(plan []Action, states ...map[string]Model) {
+	related := make(map[string][]string)
+	for _, models := range states {
+		for _, m := range models {
+			for _, callee := range m.Calls {
+				related[m.Name] = append(related[m.Name], callee)
+				related[callee] = append(related[callee], m.Name)
+			}
+		}
+	}
+	earlier := make(map[string]bool)
+	for i := range plan {
+		a := &plan[i]
+		for _, other := range related[a.Model] {
+			if earlier[other] && other != a.Model && !slices.Contains(a.After, other) {
+				a.After = append(a.After, other)
+			}
+		}
+		slices.Sort(a.After)
+		earlier[a.Model] = true
+	}
+}

@@ -1,0 +1,94 @@
+package repository
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"google.golang.org/protobuf/proto"
+
+	"shoal/internal/model/modelpb"
+)
+
+// A Stamp stands for the names, sizes and times of change of some files. When
+// they change, so does it.
+type Stamp uint64
+
+// Model returns how the model is wanted: its folder as it is now under cfg, with
+// those versions, calling the models in calls.
+func (e Entry) Model(cfg *modelpb.ModelConfig, versions []int64, calls []string) (Model, error) {
+	instances := &modelpb.ModelConfig{InstanceGroup: cfg.GetInstanceGroup()}
+	rest := proto.Clone(cfg).(*modelpb.ModelConfig)
+	rest.InstanceGroup, rest.VersionPolicy = nil, nil
+	m := Model{Name: e.Name, Versions: make(map[int64]Stamp, len(versions)), Calls: calls, Files: e.filesStamp()}
+	var err error
+	if m.Instances, err = digest(instances); err != nil {
+		return Model{}, err
+	}
+	if m.Config, err = digest(rest); err != nil {
+		return Model{}, err
+	}
+	for _, n := range versions {
+		m.Versions[n] = stamp(e.VersionDir(n), nothing)
+	}
+	return m, nil
+}
+
+// digest returns what stands for a configuration.
+func digest(cfg *modelpb.ModelConfig) (string, error) {
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(cfg)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(b)
+	return string(sum[:]), nil
+}
+
+// filesStamp is of the model's files outside its version folders. Its
+// configuration is not among them: a file that is written again with the same
+// content is the same.
+func (e Entry) filesStamp() Stamp {
+	return stamp(e.Dir, func(name string) bool {
+		_, isVersion := parseVersion(name)
+		return isVersion || name == "configs" || name == "config.pbtxt"
+	})
+}
+
+func nothing(string) bool { return false }
+
+// pycache is what Python writes when it runs a model.
+const pycache = "__pycache__"
+
+// stamp is of the files in dir, without those that except leaves out by their
+// names right below dir. A file that cannot be read counts by its name: loading
+// will say what is wrong with it.
+func stamp(dir string, except func(name string) bool) Stamp {
+	root, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return 0
+	}
+	h := fnv.New64a()
+	_ = fs.WalkDir(os.DirFS(root), ".", func(path string, d fs.DirEntry, err error) error { // it only skips
+		if except(path) || d != nil && d.Name() == pycache {
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if err == nil && d.IsDir() {
+			return nil
+		}
+		info, err := os.Stat(filepath.Join(root, path)) // of what a link leads to
+		switch {
+		case err != nil:
+			fmt.Fprintf(h, "%s\x00?\x00", path)
+		case !info.IsDir():
+			fmt.Fprintf(h, "%s\x00%d\x00%d\x00", path, info.Size(), info.ModTime().UnixNano())
+		}
+		return nil
+	})
+	return Stamp(h.Sum64())
+}
