@@ -14,21 +14,27 @@ import (
 	"shoal/internal/model/modelpb"
 )
 
-// A State says whether a version can be asked.
+// A State is where a version is in its life. A version that is loaded again
+// while it is ready stays ready: the new one takes its place in one step.
 //
-//	ready ↔ unavailable
+//	loading → ready → draining → unavailable (unloaded)
+//	loading → unavailable (failed)
+//	unavailable → loading
 type State string
 
 // The states, by their names on the wire.
 const (
+	StateLoading     State = "LOADING"
 	StateReady       State = "READY"
-	StateUnavailable State = "UNAVAILABLE"
+	StateDraining    State = "UNLOADING"   // takes no new requests; some still hold a lease
+	StateUnavailable State = "UNAVAILABLE" // failed, unloaded or in trouble: the reason says which
 )
 
 // NoVersion stands in an index for the version of a model without one.
 const NoVersion = -1
 
-// An IndexEntry is one line of the repository's index.
+// An IndexEntry is one line of the repository's index. A version that is ready
+// has a reason when it could not be replaced by what is on the disk now.
 type IndexEntry struct {
 	Name    string
 	Version int64 // NoVersion when none of the model's could be tried

@@ -22,7 +22,10 @@ func (e *Engine) Metadata(name string, version int64) (Metadata, error) {
 		md.Platform = v.config.GetBackend()
 	}
 	if version == infer.LatestVersion {
-		md.Versions = (*e.models.Load())[name].readyVersions()
+		md.Versions = nil
+		for _, v := range (*e.models.Load())[name].entry.Load().ready() {
+			md.Versions = append(md.Versions, v.number)
+		}
 	}
 	return md, nil
 }
@@ -56,19 +59,22 @@ func (e *Engine) Statistics(name string, version int64) ([]Statistics, error) {
 	var list []Statistics
 	if name == "" {
 		for _, m := range e.sorted() {
-			for _, n := range m.readyVersions() {
-				list = append(list, m.versions[n].v.snapshot())
+			for _, v := range m.ready() {
+				list = append(list, v.snapshot())
 			}
 		}
 		return list, nil
 	}
-	m := (*e.models.Load())[name]
-	if m == nil || len(m.readyVersions()) == 0 {
+	var ready []*Version
+	if m := (*e.models.Load())[name]; m != nil {
+		ready = m.entry.Load().ready()
+	}
+	if len(ready) == 0 {
 		return nil, status.Errorf(status.InvalidArgument, "requested model '%s' is not available", name)
 	}
-	for _, n := range m.readyVersions() {
-		if version == infer.LatestVersion || version == n {
-			list = append(list, m.versions[n].v.snapshot())
+	for _, v := range ready {
+		if version == infer.LatestVersion || version == v.number {
+			list = append(list, v.snapshot())
 		}
 	}
 	if len(list) == 0 {

@@ -5,13 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
 	"shoal/internal/backend"
 	"shoal/internal/infer"
 	"shoal/internal/model"
+	"shoal/internal/model/modelpb"
 	"shoal/internal/reject"
 	"shoal/internal/repository"
 	"shoal/internal/sched"
@@ -41,6 +44,8 @@ type Options struct {
 	// HoldBatches keeps the first requests of each batching model queued until
 	// there are so many; for tests.
 	HoldBatches int
+	// Control lets Load and Unload change what is served.
+	Control bool
 	// LoadThreads is how many models load at once.
 	LoadThreads int
 	// Arrived, unless nil, is told of each request that was checked, before it is
@@ -65,13 +70,19 @@ type Engine struct {
 	opt      Options
 	backends map[string]backend.Backend
 	log      *slog.Logger
+	calls    func(*modelpb.ModelConfig) []string // which models one calls
+	threads  chan struct{}                       // has room for each model that may load at once
+	stop     chan struct{}                       // closed by Stop
 
 	stopping atomic.Bool
 	loaded   atomic.Bool // every model was tried
-	models   atomic.Pointer[map[string]*entry]
+	models   atomic.Pointer[map[string]*managed]
 
-	mu      sync.Mutex      // serialises the changes of models and protects the field below
+	work sync.WaitGroup // changes on their way and versions that drain
+
+	mu      sync.Mutex      // serialises what is published, and protects the fields below
 	loading map[string]bool // the models that are being loaded
+	retired []*Version      // replaced or unloaded and not yet freed, the oldest first
 }
 
 // Start loads every model of the repositories and returns when each is ready or
@@ -88,65 +99,24 @@ func Start(ctx context.Context, opt Options) (*Engine, error) {
 // New returns an engine without models: live, not ready. It lets a server
 // answer for its health while LoadAll runs.
 func New(opt Options) *Engine {
-	e := &Engine{opt: opt, backends: make(map[string]backend.Backend), loading: make(map[string]bool), log: opt.Log}
+	e := &Engine{
+		opt: opt, backends: make(map[string]backend.Backend), log: opt.Log, calls: ensembleSteps,
+		threads: make(chan struct{}, max(1, opt.LoadThreads)), stop: make(chan struct{}), loading: make(map[string]bool),
+	}
 	for _, b := range opt.Backends {
 		e.backends[b.Name()] = b
 	}
-	e.models.Store(&map[string]*entry{})
+	e.models.Store(&map[string]*managed{})
 	return e
 }
 
-// LoadAll loads every model of the repositories, as Start does. It is called
-// once; if it fails the engine does not become ready.
-func (e *Engine) LoadAll(ctx context.Context) error {
-	found, ambiguous, err := repository.Scan(e.opt.Repositories)
-	if err != nil {
-		return err
+// ensembleSteps returns the models that an ensemble calls.
+func ensembleSteps(cfg *modelpb.ModelConfig) []string {
+	var list []string
+	for _, step := range cfg.GetEnsembleScheduling().GetStep() {
+		list = append(list, step.GetModelName())
 	}
-	for _, name := range ambiguous {
-		e.put(&entry{name: name, ambiguous: true, err: errAmbiguous})
-	}
-	e.loadSome(ctx, found)
-	if err := e.Failed(); err != nil && e.opt.AllOrNothing {
-		return fmt.Errorf("failed to load all models; mend them, or serve the others with --exit-on-error=false:\n%w", err)
-	}
-	e.loaded.Store(true)
-	return nil
-}
-
-// loadSome loads the models side by side.
-func (e *Engine) loadSome(ctx context.Context, found []repository.Entry) {
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, max(1, e.opt.LoadThreads))
-	for _, src := range found {
-		slots <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-slots }()
-			e.begin(src.Name)
-			e.put(e.load(ctx, src))
-		})
-	}
-	wg.Wait()
-}
-
-// begin notes that a model is being loaded.
-func (e *Engine) begin(name string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.loading[name] = true
-}
-
-// put makes m known, in place of what had its name.
-func (e *Engine) put(m *entry) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.loading, m.name)
-	next := make(map[string]*entry, len(*e.models.Load())+1)
-	for name, old := range *e.models.Load() {
-		next[name] = old
-	}
-	next[m.name] = m
-	e.models.Store(&next)
+	return list
 }
 
 // Lookup says whether there is a model of that name, ready or not, and which of
@@ -156,7 +126,7 @@ func (e *Engine) Lookup(name string, version int64) (exists bool, number int64) 
 	if m == nil {
 		return false, NoVersion
 	}
-	v, err := m.version(version)
+	v, err := m.entry.Load().version(version)
 	if err != nil {
 		return true, NoVersion
 	}
@@ -178,7 +148,7 @@ func (e *Engine) Ready() bool {
 	if e.opt.LooseReadiness {
 		return true
 	}
-	return e.Failed() == nil && !slices.ContainsFunc(e.sorted(), (*entry).troubled)
+	return e.Failed() == nil && !slices.ContainsFunc(e.sorted(), (*entry).unsettled)
 }
 
 // Failed returns why models did not load, joined; nil when all did.
@@ -199,12 +169,6 @@ func (e *Engine) ModelReady(name string, version int64) bool {
 	return err == nil && v.trouble() == nil
 }
 
-// Load asks for a model to be loaded or loaded anew.
-func (e *Engine) Load(context.Context, string) error { return errNoControl }
-
-// Unload asks for a model to be taken away.
-func (e *Engine) Unload(context.Context, string, bool) error { return errNoControl }
-
 // SharedMemory returns the memory that clients lend; nil, which refuses all, when
 // they may not.
 func (e *Engine) SharedMemory() *shm.Registry { return e.opt.SharedMemory }
@@ -212,28 +176,43 @@ func (e *Engine) SharedMemory() *shm.Registry { return e.opt.SharedMemory }
 // Trim has the models give back memory that they keep for later batches.
 func (e *Engine) Trim() {
 	for _, m := range e.sorted() {
-		for _, slot := range m.versions {
-			if slot.v != nil && slot.v.leases.begin() {
-				slot.v.trim()
-				slot.v.leases.end()
+		for _, v := range m.ready() {
+			if v.leases.begin() {
+				v.trim()
+				v.leases.end()
 			}
 		}
 	}
 }
 
+// add makes names known that are not yet.
+func (e *Engine) add(names ...string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	next := maps.Clone(*e.models.Load())
+	for _, name := range names {
+		if next[name] == nil {
+			m := &managed{name: name, turn: make(chan struct{}, 1)}
+			m.entry.Store(newEntry(name, repository.Model{}, nil))
+			next[name] = m
+		}
+	}
+	e.models.Store(&next)
+}
+
+// sorted returns what is known of each model, by name.
 func (e *Engine) sorted() []*entry {
 	models := *e.models.Load()
 	list := make([]*entry, 0, len(models))
 	for _, m := range models {
-		list = append(list, m)
+		list = append(list, m.entry.Load())
 	}
-	slices.SortFunc(list, func(a, b *entry) int { return compareNames(a.name, b.name) })
+	slices.SortFunc(list, func(a, b *entry) int { return strings.Compare(a.name, b.name) })
 	return list
 }
 
 var (
 	errStarting  = status.Rejectf(reject.NotReady, status.Unavailable, "Server not ready")
 	errExiting   = status.Rejectf(reject.NotReady, status.Unavailable, "Server exiting")
-	errAmbiguous = status.Errorf(status.InvalidArgument, "model appears in two or more repositories")
 	errNoControl = status.Errorf(status.Unavailable, "explicit model load / unload is not allowed if polling is enabled")
 )

@@ -1,29 +1,91 @@
 package engine
 
 import (
+	"errors"
 	"maps"
 	"slices"
-	"strings"
+	"sync/atomic"
 
 	"shoal/internal/infer"
 	"shoal/internal/reject"
+	"shoal/internal/repository"
 	"shoal/internal/status"
 )
 
-// An entry is a model as the engine knows it. It does not change once it is
-// known: a change puts another in its place.
+// A managed is a model that the engine knows by name. It stays known when the
+// model is unloaded.
+type managed struct {
+	name  string
+	turn  chan struct{} // buffered 1: full while somebody changes what is served
+	entry atomic.Pointer[entry]
+}
+
+// An entry is a model at one moment. It does not change: a change publishes
+// another in its place.
 type entry struct {
 	name      string
 	ambiguous bool
-	err       error // why none of its versions could even be tried
-	versions  map[int64]versionSlot
+	err       error            // why none of its versions could even be tried
+	plan      repository.Model // what its versions were loaded from; has no versions itself
+	versions  map[int64]slot
 	latest    *Version // the highest version that is ready; nil when none is
 }
 
-// A versionSlot is a version that was tried: v when it is there, else why not.
-type versionSlot struct {
-	v   *Version
+// A slot is a version of a model.
+type slot struct {
+	state State
+	v     *Version         // when it is ready or draining
+	stamp repository.Stamp // of the files that v was loaded from
+	// err is why the version is unavailable; when it is ready, why it could not
+	// be replaced.
 	err error
+}
+
+// newEntry returns an entry with its versions as they are in slots.
+func newEntry(name string, plan repository.Model, slots map[int64]slot) *entry {
+	plan.Versions = nil
+	m := &entry{name: name, plan: plan, versions: slots}
+	for n, s := range slots {
+		if s.state == StateReady && (m.latest == nil || n > m.latest.number) {
+			m.latest = s.v
+		}
+	}
+	return m
+}
+
+// with returns m with some slots in place of its own.
+func (m *entry) with(changes map[int64]slot) *entry {
+	slots := maps.Clone(m.versions)
+	if slots == nil {
+		slots = make(map[int64]slot, len(changes))
+	}
+	maps.Copy(slots, changes)
+	return newEntry(m.name, m.plan, slots)
+}
+
+// noted returns m with err as the reason why its ready versions were not
+// replaced; nil takes such reasons away.
+func (m *entry) noted(err error) *entry {
+	changes := make(map[int64]slot)
+	for n, s := range m.versions {
+		if s.state == StateReady {
+			s.err = err
+			changes[n] = s
+		}
+	}
+	return m.with(changes)
+}
+
+// actual returns the model as a plan sees it.
+func (m *entry) actual() repository.Model {
+	plan := m.plan
+	plan.Name, plan.Versions = m.name, make(map[int64]repository.Stamp)
+	for n, s := range m.versions {
+		if s.state == StateReady {
+			plan.Versions[n] = s.stamp
+		}
+	}
+	return plan
 }
 
 // version returns a ready version, or says in the words that clients expect
@@ -39,49 +101,59 @@ func (m *entry) version(n int64) (*Version, error) {
 	switch {
 	case !known:
 		return nil, status.Rejectf(reject.UnknownModel, status.NotFound, "Request for unknown model: '%s' version %d is not found", m.name, n)
-	case s.v == nil:
-		return nil, notReady(m.name, n)
+	case s.state != StateReady:
+		return nil, status.Rejectf(reject.NotReady, status.Unavailable, "Request for unknown model: '%s' version %d is not at ready state", m.name, n)
 	}
 	return s.v, nil
 }
 
-// add notes what became of a version. It is for the entry's maker only.
-func (m *entry) add(n int64, v *Version, err error) {
-	m.versions[n] = versionSlot{v: v, err: err}
-	if v != nil && (m.latest == nil || n > m.latest.number) {
-		m.latest = v
+// loadedVersion returns a version that is ready or draining, nil when there is
+// none.
+func (m *entry) loadedVersion(n int64) *Version {
+	if n != infer.LatestVersion {
+		return m.versions[n].v
 	}
-}
-
-// readyVersions returns the numbers of the versions that are ready, ascending.
-func (m *entry) readyVersions() []int64 {
-	var list []int64
-	for n, s := range m.versions {
-		if s.v != nil {
-			list = append(list, n)
-		}
-	}
-	slices.Sort(list)
-	return list
-}
-
-// failure returns the first reason why not all of the model is there.
-func (m *entry) failure() error {
-	if m.err != nil {
-		return m.err
-	}
-	for _, n := range slices.Sorted(maps.Keys(m.versions)) {
-		if err := m.versions[n].err; err != nil {
-			return err
+	for _, n := range slices.Backward(m.numbers()) {
+		if v := m.versions[n].v; v != nil {
+			return v
 		}
 	}
 	return nil
 }
 
-// troubled reports whether a version that was loaded cannot serve at the moment.
-func (m *entry) troubled() bool {
+// ready returns the versions that are ready, ascending.
+func (m *entry) ready() []*Version {
+	var list []*Version
+	for _, n := range m.numbers() {
+		if s := m.versions[n]; s.state == StateReady {
+			list = append(list, s.v)
+		}
+	}
+	return list
+}
+
+// numbers returns the numbers of the versions, ascending.
+func (m *entry) numbers() []int64 { return slices.Sorted(maps.Keys(m.versions)) }
+
+// failure returns the first reason why not all of the model is there. What was
+// unloaded on purpose is none.
+func (m *entry) failure() error {
+	if m.err != nil {
+		return m.err
+	}
+	for _, n := range m.numbers() {
+		if s := m.versions[n]; s.state == StateUnavailable && !errors.Is(s.err, errUnloaded) {
+			return s.err
+		}
+	}
+	return nil
+}
+
+// unsettled reports whether a version is still being loaded or was loaded and
+// cannot serve at the moment.
+func (m *entry) unsettled() bool {
 	for _, s := range m.versions {
-		if s.v != nil && s.v.trouble() != nil {
+		if s.state == StateLoading || s.state == StateReady && s.v.trouble() != nil {
 			return true
 		}
 	}
@@ -91,30 +163,33 @@ func (m *entry) troubled() bool {
 // index returns the model's lines of the repository's index.
 func (m *entry) index() []IndexEntry {
 	if m.err != nil {
-		return []IndexEntry{{Name: m.name, Version: NoVersion, State: StateUnavailable, Reason: reason(m.err, m.ambiguous)}}
+		return []IndexEntry{{Name: m.name, Version: NoVersion, State: StateUnavailable, Reason: reason(m.err)}}
 	}
 	var lines []IndexEntry
-	for _, n := range slices.Sorted(maps.Keys(m.versions)) {
-		line := IndexEntry{Name: m.name, Version: n, State: StateReady}
-		slot := m.versions[n]
-		err := slot.err
-		if slot.v != nil {
-			err = slot.v.trouble()
+	for _, n := range m.numbers() {
+		s := m.versions[n]
+		if s.state == StateReady {
+			if err := s.v.trouble(); err != nil {
+				s.state, s.err = StateUnavailable, err
+			}
 		}
-		if err != nil {
-			line.State, line.Reason = StateUnavailable, reason(err, false)
-		}
-		lines = append(lines, line)
+		lines = append(lines, IndexEntry{Name: m.name, Version: n, State: s.state, Reason: reason(s.err)})
 	}
 	return lines
 }
 
 // reason is an error as the index shows it: its kind and its public text.
-func reason(err error, bare bool) string {
-	if bare {
+func reason(err error) string {
+	switch {
+	case err == nil:
+		return ""
+	case errors.Is(err, errAmbiguous), errors.Is(err, errUnloaded):
 		return status.Public(err)
 	}
 	return status.CodeOf(err).String() + ": " + status.Public(err)
 }
 
-func compareNames(a, b string) int { return strings.Compare(a, b) }
+var (
+	errAmbiguous = status.Errorf(status.InvalidArgument, "model appears in two or more repositories")
+	errUnloaded  = status.Errorf(status.Unavailable, "unloaded")
+)

@@ -11,7 +11,7 @@ type host struct{ engine *Engine }
 
 // Infer implements backend.Host.
 func (h host) Infer(ctx context.Context, r *infer.Request) error {
-	lease, err := h.engine.Acquire(r.Model, r.Version)
+	lease, err := h.engine.acquireCallee(r.Model, r.Version)
 	if err != nil {
 		r.Outcome = infer.Refused
 		return err

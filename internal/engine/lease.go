@@ -36,6 +36,22 @@ func (e *Engine) Acquire(name string, version int64) (Lease, error) {
 	}
 }
 
+// acquireCallee is Acquire for a request of a model. Such requests are served also
+// while the engine stops, and by a version that drains: it gives leases until the
+// models that call it are freed.
+func (e *Engine) acquireCallee(name string, version int64) (Lease, error) {
+	lease, err := e.Acquire(name, version)
+	if err == nil {
+		return lease, nil
+	}
+	if m := (*e.models.Load())[name]; m != nil {
+		if v := m.entry.Load().loadedVersion(version); v != nil && v.leases.begin() {
+			return Lease{v}, nil
+		}
+	}
+	return Lease{}, err
+}
+
 // find returns a version that is ready. It may be freed at any time.
 func (e *Engine) find(name string, version int64) (*Version, error) {
 	if !e.loaded.Load() {
@@ -48,7 +64,11 @@ func (e *Engine) find(name string, version int64) (*Version, error) {
 	if m == nil {
 		return nil, status.Rejectf(reject.UnknownModel, status.NotFound, "Request for unknown model: '%s' is not found", name)
 	}
-	return m.version(version)
+	v, err := m.entry.Load().version(version)
+	if err != nil && e.stopping.Load() {
+		return nil, errExiting // which is why
+	}
+	return v, err
 }
 
 // leases counts the leases on a version.

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"shoal/internal/backend"
 	"shoal/internal/model"
 	"shoal/internal/model/modelpb"
@@ -19,104 +21,118 @@ import (
 	"shoal/internal/status"
 )
 
-// load reads, completes and checks a model's configuration and loads the
-// versions that its policy chooses. It never fails as a whole: the entry says
-// what became of the model.
-func (e *Engine) load(ctx context.Context, src repository.Entry) *entry {
-	m := &entry{name: src.Name}
-	begin := time.Now()
-	if err := ctx.Err(); err != nil {
-		m.err = status.Wrap(status.Unavailable, err, "loading was called off: the server is stopping")
-		return m
-	}
-	cfg, chosen, first, err := e.prepare(ctx, src)
-	m.versions = make(map[int64]versionSlot, len(chosen))
-	if err != nil {
-		e.log.Error("model not loaded", "model", src.Name, "err", err)
-		for _, n := range chosen {
-			m.add(n, nil, err)
-		}
-		if len(chosen) == 0 {
-			m.err = err
-		}
-		return m
-	}
-	defer first.Close()
-	sig := model.NewSignature(cfg)
-	counted, err := e.measures(cfg)
-	if err == nil {
-		err = readLabels(src, cfg, sig)
-	}
-	if err != nil {
-		e.log.Error("model not loaded", "model", src.Name, "err", err)
-		m.err = err
-		return m
-	}
-	for _, n := range chosen {
-		probed := first
-		if n != chosen[0] {
-			probed = e.backends[cfg.GetBackend()].Probe(source(src, n))
-			defer probed.Close()
-		}
-		v, err := e.open(ctx, probed, n, cfg, sig, counted)
-		m.add(n, v, err)
-		if err != nil {
-			e.log.Error("model not loaded", "model", src.Name, "version", n, "err", err)
-			continue
-		}
-		e.log.Info("model ready", "model", src.Name, "version", n, "instances", len(v.instances), "after", time.Since(begin).Round(time.Millisecond))
-	}
-	return m
+// A wanted is a model as it is on the disk.
+type wanted struct {
+	src   repository.Entry
+	cfg   *modelpb.ModelConfig // as it is written
+	model repository.Model
+	// chosen are the versions that the policy chooses, ascending.
+	chosen []int64
 }
 
-// prepare returns the model's complete, normalised and valid configuration, the
-// versions to load and the first of them as the configuration was completed
-// from it, which the caller must close. When the content of the versions is at
-// fault, and not the model's configuration, it returns their numbers with the
-// error.
-func (e *Engine) prepare(ctx context.Context, src repository.Entry) (_ *modelpb.ModelConfig, _ []int64, _ backend.Probed, err error) {
+// read reads a model's configuration and which versions it wants served. What it
+// loads may be newer than what the plan is made from, never older.
+func (e *Engine) read(src repository.Entry) (*wanted, error) {
 	log := e.log.With("model", src.Name)
 	cfg, err := src.Config(e.opt.ConfigName)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
 	if err := model.Refuse(cfg); err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
 	if fields := model.Ignored(cfg); len(fields) > 0 {
 		log.Warn("the configuration sets fields that Shoal does not act on yet", "fields", strings.Join(fields, "; "))
 	}
 	onDisk, err := src.Versions(func(msg string) { log.Warn(msg) })
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, err
 	}
 	chosen, missing := repository.Select(cfg.GetVersionPolicy(), onDisk)
 	for _, n := range missing {
 		log.Warn("a version that version_policy names has no folder", "version", n)
 	}
 	if len(chosen) == 0 {
-		return nil, nil, nil, status.Errorf(status.InvalidArgument, "at least one version must be available under the version policy of model '%s'", src.Name)
+		return nil, status.Errorf(status.InvalidArgument, "at least one version must be available under the version policy of model '%s'", src.Name)
 	}
-	dir := src.VersionDir(chosen[0])
+	m, err := src.Model(cfg, chosen, e.calls(cfg))
+	if err != nil {
+		return nil, err
+	}
+	return &wanted{src: src, cfg: cfg, model: m, chosen: chosen}, nil
+}
+
+// openAll completes and checks the configuration and loads the versions.
+func (e *Engine) openAll(ctx context.Context, w *wanted, versions []int64) outcome {
+	begin := time.Now()
+	if err := ctx.Err(); err != nil {
+		return outcome{err: status.Wrap(status.Unavailable, err, "loading was called off")}
+	}
+	log := e.log.With("model", w.src.Name)
+	got := outcome{opened: make(map[int64]*Version), failed: make(map[int64]error)}
+	cfg, first, content, err := e.prepare(ctx, w)
+	if first != nil {
+		defer first.Close()
+	}
+	var sig *model.Signature
+	var counted *layouts
+	if err == nil {
+		sig = model.NewSignature(cfg)
+		counted, err = e.measures(cfg)
+	}
+	if err == nil {
+		err = readLabels(w.src, cfg, sig)
+	}
+	if err != nil {
+		log.Error("model not loaded", "err", err)
+		if !content {
+			got.err = err
+			return got
+		}
+		for _, n := range versions {
+			got.failed[n] = err
+		}
+		return got
+	}
+	for _, n := range versions {
+		probed := first
+		if n != w.chosen[0] {
+			probed = e.backends[cfg.GetBackend()].Probe(source(w.src, n))
+			defer probed.Close()
+		}
+		v, err := e.open(ctx, w, probed, n, cfg, sig, counted)
+		if err != nil {
+			got.failed[n] = err
+			log.Error("model not loaded", "version", n, "err", err)
+			continue
+		}
+		got.opened[n] = v
+		log.Info("model ready", "version", n, "instances", len(v.instances), "after", time.Since(begin).Round(time.Millisecond))
+	}
+	return got
+}
+
+// prepare returns the model's complete, normalised and valid configuration and
+// the first version that the policy chooses, as the configuration was completed
+// from it, which the caller must close unless it is nil. With an error it says
+// whether the content of the versions is at fault rather than the configuration.
+func (e *Engine) prepare(ctx context.Context, w *wanted) (_ *modelpb.ModelConfig, first backend.Probed, content bool, _ error) {
+	cfg := proto.Clone(w.cfg).(*modelpb.ModelConfig)
+	dir := w.src.VersionDir(w.chosen[0])
 	if err := model.InferBackend(cfg, func(name string) bool { _, err := os.Stat(filepath.Join(dir, name)); return err == nil }); err != nil {
-		return nil, nil, nil, err
+		return nil, nil, false, err
 	}
 	b, err := e.backendFor(cfg)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, false, err
 	}
-	first := b.Probe(source(src, chosen[0]))
-	defer func() {
-		if err != nil {
-			first.Close()
-		}
-	}()
+	first = b.Probe(source(w.src, w.chosen[0]))
 	if !e.opt.NoAutoComplete {
 		if err := first.Complete(ctx, cfg); err != nil {
-			return nil, chosen, nil, err
+			return nil, first, true, err
 		}
 		if err := model.Refuse(cfg); err != nil { // the model's own code may have set it
-			return nil, chosen, nil, err
+			return nil, first, true, err
 		}
 	}
 	var machine model.NormalizeOptions
@@ -124,10 +140,7 @@ func (e *Engine) prepare(ctx context.Context, src repository.Entry) (_ *modelpb.
 		machine.GPUs = a.GPUs()
 	}
 	model.Normalize(cfg, machine)
-	if err := model.Validate(cfg, machine); err != nil {
-		return nil, nil, nil, err
-	}
-	return cfg, chosen, first, nil
+	return cfg, first, false, model.Validate(cfg, machine)
 }
 
 // measures returns the cells that the model's metrics are counted in.
@@ -170,13 +183,13 @@ func readLabels(src repository.Entry, cfg *modelpb.ModelConfig, sig *model.Signa
 }
 
 // open loads one version and starts its instances and scheduler.
-func (e *Engine) open(ctx context.Context, probed backend.Probed, n int64, cfg *modelpb.ModelConfig, sig *model.Signature, counted *layouts) (_ *Version, err error) {
+func (e *Engine) open(ctx context.Context, w *wanted, probed backend.Probed, n int64, cfg *modelpb.ModelConfig, sig *model.Signature, counted *layouts) (_ *Version, err error) {
 	begin := time.Now()
 	m, err := probed.Open(ctx, cfg, sig, host{e})
 	if err != nil {
 		return nil, err
 	}
-	v := &Version{number: n, config: cfg, sig: sig, model: m, arrived: e.opt.Arrived}
+	v := &Version{number: n, config: cfg, sig: sig, model: m, arrived: e.opt.Arrived, calls: w.model.Calls, freed: make(chan struct{})}
 	v.leases.init()
 	v.decoupled, v.queueSize = cfg.GetModelTransactionPolicy().GetDecoupled(), cmp.Or(e.opt.ResponseQueueSize, DefaultResponseQueueSize)
 	v.stats.init(counted, e.opt.ComputeTimes, v.decoupled)
@@ -213,7 +226,7 @@ func (e *Engine) open(ctx context.Context, probed backend.Probed, n int64, cfg *
 		v.active[len(v.active)-1] = &sched.Limited{Instance: in, Ticket: ticket}
 	}
 	if len(v.active) == 0 {
-		return nil, status.Errorf(status.InvalidArgument, "every instance group of model '%s' is passive, so that nothing would run its requests; take passive from one", sig.Name)
+		return nil, status.Errorf(status.InvalidArgument, "every instance group of model '%s' is passive, so that nothing would run its requests; take passive from one", w.src.Name)
 	}
 	if v.sched, err = e.startScheduler(cfg, sig, v.active, &v.stats); err != nil {
 		return nil, err

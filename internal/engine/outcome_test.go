@@ -55,7 +55,7 @@ func TestARequestKnowsItsOutcome(t *testing.T) {
 				<-busy
 				<-busy
 			}
-			v.sched.Drain()
+			v.sched.(interface{ Drain() }).Drain()
 			expect("one that comes after the end", outcomeOf(t.Context(), v, eightBytes), infer.Refused)
 		})
 	}

@@ -7,96 +7,76 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"shoal/internal/backend"
+	"shoal/internal/repository"
 )
 
-// Stop makes the server neither live nor ready and refuses new requests. Those
-// in flight go on; none waits for company any more.
+// Stop makes the server neither live nor ready, gives no more leases to clients
+// and calls off what is being loaded. Requests that have a lease go on; none waits
+// for company any more.
 func (e *Engine) Stop() {
-	e.stopping.Store(true)
-	for _, m := range e.sorted() {
-		for _, slot := range m.versions {
-			if slot.v != nil {
-				slot.v.sched.Drain()
-			}
-		}
+	e.mu.Lock()
+	if !e.stopping.Swap(true) {
+		close(e.stop)
+	}
+	e.mu.Unlock()
+	for _, v := range e.alive() {
+		v.sched.Hurry()
 	}
 }
 
-// Close stops the engine, waits for the requests in flight and frees the models.
-// When ctx ends first, it leaves behind what is still running, since native code
-// cannot be stopped, and returns an error that names the models.
+// alive returns the versions that are ready or draining.
+func (e *Engine) alive() []*Version {
+	var list []*Version
+	for _, m := range e.sorted() {
+		list = append(list, m.ready()...)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return append(list, e.retired...)
+}
+
+// Close stops the engine, waits for the leases to end and frees the models, those
+// that call others before them. When ctx ends first, it leaves behind what is
+// still running, since native code cannot be stopped, and returns an error that
+// names the models.
 func (e *Engine) Close(ctx context.Context) error {
 	e.Stop()
-	var wg sync.WaitGroup
-	var mu sync.Mutex // protects busy
-	busy := make(map[string]bool)
-	for _, m := range e.sorted() {
-		for _, slot := range m.versions {
-			if slot.v == nil {
-				continue
-			}
-			name := fmt.Sprintf("%s version %d", m.name, slot.v.number)
-			mu.Lock()
-			busy[name] = true
-			mu.Unlock()
-			wg.Go(func() {
-				if e.closeVersion(ctx, slot.v) {
-					mu.Lock()
-					defer mu.Unlock()
-					delete(busy, name)
-				}
-			})
-		}
+	names := slices.Sorted(maps.Keys(*e.models.Load()))
+	for _, a := range repository.Plan(nil, e.actual(names...)) {
+		e.unload(a.Model, a.Versions)
 	}
-	freed := make(chan struct{})
+	ended := make(chan struct{})
 	go func() {
-		wg.Wait()
-		close(freed)
+		e.work.Wait()
+		close(ended)
 	}()
 	select {
-	case <-freed:
+	case <-ended:
+		return nil
 	case <-ctx.Done():
 	}
-	mu.Lock()
-	defer mu.Unlock()
-	if len(busy) > 0 {
-		return fmt.Errorf("models that were not freed in time: %s: %w", strings.Join(slices.Sorted(maps.Keys(busy)), ", "), ctx.Err())
+	var busy []string
+	for _, v := range e.alive() {
+		busy = append(busy, fmt.Sprintf("%s version %d", v.sig.Name, v.number))
 	}
-	return nil
-}
-
-// closeVersion drains a version and frees it. It reports whether it could.
-func (e *Engine) closeVersion(ctx context.Context, v *Version) bool {
-	begin := time.Now()
-	if v.drain(ctx) != nil {
-		return false
+	for _, name := range e.Unfinished().Loading {
+		busy = append(busy, name+", which is still loading")
 	}
-	log := e.log.With("model", v.sig.Name, "version", v.number)
-	if err := v.free(); err != nil {
-		log.Warn("freeing the model", "err", err)
-	}
-	log.Info("unloaded", "after", time.Since(begin).Round(time.Millisecond))
-	return true
+	slices.Sort(busy)
+	return fmt.Errorf("models that were not freed in time: %s: %w", strings.Join(busy, ", "), ctx.Err())
 }
 
 // Abort ends the worker processes of all models, and with them the batches that
 // they run: their requests fail, and so do those that are queued. What runs in
 // this process goes on. Abort does not wait; Close does.
 func (e *Engine) Abort() {
-	e.stopping.Store(true)
-	for _, m := range e.sorted() {
-		for _, slot := range m.versions {
-			if slot.v == nil {
-				continue
-			}
-			for _, in := range slot.v.instances {
-				if a, ok := in.(backend.Abortable); ok {
-					a.Abort(errAborted)
-				}
+	e.Stop()
+	for _, v := range e.alive() {
+		for _, in := range v.instances {
+			if a, ok := in.(backend.Abortable); ok {
+				a.Abort(errAborted)
 			}
 		}
 	}
@@ -117,14 +97,12 @@ type ModelRequests struct {
 	Requests int64
 }
 
-// Unfinished returns what the engine still does, by name and version.
+// Unfinished returns what the engine still does.
 func (e *Engine) Unfinished() Unfinished {
 	var u Unfinished
-	for _, m := range e.sorted() {
-		for _, n := range m.readyVersions() {
-			if r := m.versions[n].v.leases.count(); r > 0 {
-				u.Requests = append(u.Requests, ModelRequests{m.name, n, r})
-			}
+	for _, v := range e.alive() {
+		if n := v.leases.count(); n > 0 {
+			u.Requests = append(u.Requests, ModelRequests{v.sig.Name, v.number, n})
 		}
 	}
 	e.mu.Lock()

@@ -34,7 +34,9 @@ type Version struct {
 	loaded       time.Time
 	loadDuration time.Duration
 
+	calls  []string // the models that it sends requests to
 	leases leases
+	freed  chan struct{} // closed when the version is freed
 }
 
 // trouble returns why a loaded version cannot serve at the moment, nil when it can.
@@ -155,20 +157,8 @@ func (v *Version) finish(r *infer.Request, resp *infer.Response) error {
 	return nil
 }
 
-// drain gives no more leases and waits until those that were given have ended, or
-// ctx ends.
-func (v *Version) drain(ctx context.Context) error {
-	v.leases.close()
-	select {
-	case <-v.leases.ended:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// free closes the scheduler, the instances and the model. The version must be
-// drained.
+// free closes the scheduler, the instances and the model. Nobody may have a
+// lease.
 func (v *Version) free() error {
 	v.sched.Close()
 	var first error
@@ -185,8 +175,4 @@ func (v *Version) free() error {
 	}
 	keep(v.model.Close())
 	return first
-}
-
-func notReady(name string, version int64) error {
-	return status.Rejectf(reject.NotReady, status.Unavailable, "Request for unknown model: '%s' version %d is not at ready state", name, version)
 }

@@ -50,6 +50,34 @@ func Scan(roots []string) (entries []Entry, ambiguous []string, err error) {
 	return entries, ambiguous, nil
 }
 
+// Find returns the model of that name. A name that is no folder's, or one that
+// leads out of the repositories, is an invalid argument.
+func Find(roots []string, name string) (Entry, error) {
+	switch {
+	case name == "":
+		return Entry{}, status.Errorf(status.InvalidArgument, "Model name cannot be empty. Please enter a valid name to deploy.")
+	case strings.HasPrefix(name, ".") || strings.ContainsAny(name, "/\\\x00"):
+		return Entry{}, status.Errorf(status.InvalidArgument, "invalid model name '%s', model name must not contain path traversal characters", name)
+	}
+	var found []string
+	for _, root := range distinct(roots) {
+		if isRemote(root) {
+			return Entry{}, rootError(root, errRemote)
+		}
+		dir := filepath.Join(root, name)
+		if info, err := os.Stat(dir); err == nil && info.IsDir() {
+			found = append(found, dir)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return Entry{}, status.Errorf(status.NotFound, "model %q: no repository has a folder of that name", name)
+	case 1:
+		return Entry{Name: name, Dir: found[0]}, nil
+	}
+	return Entry{}, status.Errorf(status.AlreadyExists, "model %q: several repositories have it: %s", name, strings.Join(found, ", "))
+}
+
 // distinct returns the roots without those that are given again.
 func distinct(roots []string) []string {
 	var out []string

@@ -285,6 +285,19 @@ func TestBatcherCloseRunsWhatIsQueued(t *testing.T) {
 	})
 }
 
+func TestBatcherThatHurriesWaitsForNobodyAndTakesMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := startTest(t, slowPolicy, 10*ms)
+		b.send("a", 1) // would wait ten seconds
+		b.Hurry()
+		time.Sleep(20 * ms)
+		b.send("late", 1)
+		b.finish("0s: a", "20ms: late")
+		b.answered(map[string]string{"a": "10ms: ok", "late": "30ms: ok"})
+		b.Close()
+	})
+}
+
 func TestBatcherDoesNotAllocate(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector makes pools forget")

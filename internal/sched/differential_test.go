@@ -211,7 +211,7 @@ func playNew(s schedule) []string {
 			return n > 0
 		},
 		drain: func(now time.Time) {
-			v.now, v.closing = now, true
+			v.now, v.hurried, v.closing = now, true, true
 			v.former.advance(now)
 			v.settle()
 		},

@@ -21,7 +21,7 @@ func (f *former) advance(now time.Time) {
 // free, for whoever frees one calls advance, and closes it otherwise. It reports
 // false when a call came in that has to be seen to first.
 func (f *former) setInbox() bool {
-	if f.plain && len(f.idle) == 0 && f.minQueued == 0 && !f.closing && f.waking == 0 && f.spare() == nil {
+	if f.plain && len(f.idle) == 0 && f.minQueued == 0 && !f.hurried && f.waking == 0 && f.spare() == nil {
 		f.inbox.open()
 		return true
 	}
@@ -32,7 +32,7 @@ func (f *former) form(now time.Time) {
 	for i := range f.queue.levels {
 		f.queue.levels[i].expire(now, f.reject)
 	}
-	if f.queue.len() < f.minQueued && !f.closing {
+	if f.queue.len() < f.minQueued && !f.hurried {
 		return
 	}
 	f.minQueued, f.recheckRows = 0, 0
@@ -59,7 +59,7 @@ func (f *former) form(now time.Time) {
 // view returns the situation without what a policy has to ask for.
 func (f *former) view(now time.Time) *View {
 	v := &f.situation
-	v.Now, v.Draining, v.Held = now, f.closing, nil
+	v.Now, v.Draining, v.Held = now, f.hurried, nil
 	v.Requests, v.Rows = f.queue.len(), f.queue.rows()
 	v.Instances, v.Idle, v.Formed = len(f.all), len(f.idle), len(f.ready)
 	v.Running, v.InFlight, v.Peak = f.running, f.inFlight, f.peak

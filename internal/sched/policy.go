@@ -50,7 +50,8 @@ type View struct {
 	// KeepQueued says that requests may time out or be overtaken, and so should
 	// stay in the queue until an instance is idle.
 	KeepQueued bool
-	// Draining says that no more requests will come.
+	// Draining says that few or no more requests will come, so that waiting for
+	// them does not pay.
 	Draining bool
 	// Instances is how many there are, and Idle how many of them have no batch.
 	Instances, Idle int

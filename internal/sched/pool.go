@@ -26,8 +26,9 @@ type pool struct {
 	all      []*instance
 	idle     []*instance // those without a batch that can run
 	inFlight int         // requests that have no answer yet
-	closing  bool
-	ended    bool // drained is closed
+	hurried  bool        // nobody waits for company
+	closing  bool        // no more requests are taken
+	ended    bool        // drained is closed
 }
 
 // An instance is a backend's instance as the schedulers see it.
@@ -199,14 +200,26 @@ func (p *pool) leave(n int) {
 	}
 }
 
-// Drain implements Scheduler.
+// Hurry implements Scheduler.
+func (p *pool) Hurry() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.hurried {
+		return
+	}
+	p.hurried = true
+	p.changed(p.now())
+}
+
+// Drain refuses new requests from now on and returns at once. Those in the queue
+// wait for instances only, and no longer for company.
 func (p *pool) Drain() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closing {
 		return
 	}
-	p.closing = true
+	p.hurried, p.closing = true, true
 	p.changed(p.now())
 	p.leave(0)
 }

@@ -17,11 +17,12 @@ type Scheduler interface {
 	// waits for it. Whatever Do returns, the caller owns r again.
 	Do(ctx context.Context, r *infer.Request) error
 
-	// Drain refuses new requests from now on and returns at once. Those in the
-	// queue wait for instances only, and no longer for company.
-	Drain()
+	// Hurry has requests, those that come later too, wait for instances only and
+	// no longer for company.
+	Hurry()
 
-	// Close drains and returns when no instance is running any more.
+	// Close refuses new requests and returns when those that were taken have
+	// their answers.
 	Close()
 
 	// Add gives the scheduler more instances, which stay the caller's.

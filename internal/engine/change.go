@@ -1,0 +1,154 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"shoal/internal/repository"
+)
+
+// beginChange counts a change of what is served. The caller must report its end
+// with work.Done. It fails when the engine is stopping.
+func (e *Engine) beginChange() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.stopping.Load() {
+		return errExiting
+	}
+	e.work.Add(1)
+	return nil
+}
+
+// untilStop returns a context that ends also when the engine stops.
+func (e *Engine) untilStop(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-e.stop:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+// takeTurns waits until nobody else changes the models, which must be in the
+// order of their names: two that take several cannot wait for each other. Names
+// that are not known are passed over.
+func (e *Engine) takeTurns(ctx context.Context, names ...string) error {
+	models := *e.models.Load()
+	for i, name := range names {
+		m := models[name]
+		if m == nil {
+			continue
+		}
+		select {
+		case m.turn <- struct{}{}:
+		case <-ctx.Done():
+			e.giveTurns(names[:i]...)
+			return gone(ctx)
+		}
+	}
+	return nil
+}
+
+func (e *Engine) giveTurns(names ...string) {
+	models := *e.models.Load()
+	for _, name := range names {
+		if m := models[name]; m != nil {
+			<-m.turn
+		}
+	}
+}
+
+// actual returns the models as a plan sees them.
+func (e *Engine) actual(names ...string) []repository.Model {
+	models := *e.models.Load()
+	var list []repository.Model
+	for _, name := range names {
+		if m := models[name]; m != nil {
+			list = append(list, m.entry.Load().actual())
+		}
+	}
+	return list
+}
+
+// carryOut carries out a plan: the actions of one model in turn, up to the first
+// that fails, and different models side by side. The caller has the models'
+// turns. It returns the first error.
+func (e *Engine) carryOut(ctx context.Context, plan []repository.Action, wants map[string]*wanted) error {
+	var wg sync.WaitGroup
+	var mu sync.Mutex // protects first
+	var first error
+	ended := make(map[string]chan struct{}) // by model
+	for len(plan) > 0 {
+		name := plan[0].Model
+		n := slices.IndexFunc(plan, func(a repository.Action) bool { return a.Model != name })
+		if n < 0 {
+			n = len(plan)
+		}
+		actions := plan[:n]
+		plan = plan[n:]
+		var before []chan struct{}
+		for _, other := range actions[0].After {
+			before = append(before, ended[other])
+		}
+		done := make(chan struct{})
+		ended[name] = done
+		e.threads <- struct{}{} // those that it waits for have theirs
+		wg.Go(func() {
+			defer func() { <-e.threads }()
+			defer close(done)
+			for _, c := range before {
+				<-c
+			}
+			if err := e.apply(ctx, actions, wants[name]); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				if first == nil {
+					first = err
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return first
+}
+
+// apply carries out the actions of one model. w is what is wanted of it, nil when
+// it is to go.
+func (e *Engine) apply(ctx context.Context, actions []repository.Action, w *wanted) error {
+	for _, a := range actions {
+		switch a.Kind {
+		case repository.RemoveVersions, repository.Unload:
+			e.unload(a.Model, a.Versions)
+		default:
+			// TODO(#12): Resize loads the versions anew; let it add and remove
+			// instances of the scheduler instead.
+			if err := e.bring(ctx, a, w); err != nil {
+				return err
+			}
+		}
+	}
+	if w != nil {
+		e.settle(w)
+	}
+	return nil
+}
+
+// settle notes that what is served is what is wanted.
+func (e *Engine) settle(w *wanted) {
+	e.publish(w.src.Name, func(old *entry) *entry {
+		next := old.noted(nil)
+		return newEntry(next.name, w.model, next.versions)
+	})
+}
+
+// publish replaces what is known of a model. It must be known by name.
+func (e *Engine) publish(name string, next func(old *entry) *entry) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	m := (*e.models.Load())[name]
+	m.entry.Store(next(m.entry.Load()))
+}

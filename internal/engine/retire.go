@@ -1,0 +1,72 @@
+package engine
+
+import (
+	"slices"
+	"time"
+)
+
+// unload takes versions of a model away.
+func (e *Engine) unload(name string, versions []int64) {
+	var list []*Version
+	e.publish(name, func(old *entry) *entry {
+		changes := make(map[int64]slot)
+		for _, n := range versions {
+			if s := old.versions[n]; s.state == StateReady {
+				list = append(list, s.v)
+				changes[n] = slot{state: StateDraining, v: s.v}
+			}
+		}
+		return old.with(changes)
+	})
+	e.retire(list, true)
+}
+
+// retire drains and frees versions that the models no longer list as ready, and
+// does not wait for it. Those that are unloaded rather than replaced go on giving
+// leases until every version that was retired before and calls their model is
+// freed: its requests may still need them.
+func (e *Engine) retire(list []*Version, unloaded bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, v := range list {
+		var callers []*Version
+		for _, other := range e.retired {
+			if unloaded && slices.Contains(other.calls, v.sig.Name) {
+				callers = append(callers, other)
+			}
+		}
+		e.retired = append(e.retired, v)
+		e.work.Go(func() {
+			for _, c := range callers {
+				<-c.freed
+			}
+			e.drain(v)
+		})
+	}
+}
+
+// drain gives no more leases on v, waits until those that were given have ended
+// and frees it.
+func (e *Engine) drain(v *Version) {
+	begin := time.Now()
+	v.sched.Hurry()
+	v.leases.close()
+	<-v.leases.ended
+	e.free(v)
+	e.log.Info("unloaded", "model", v.sig.Name, "version", v.number, "after", time.Since(begin).Round(time.Millisecond))
+	e.publish(v.sig.Name, func(old *entry) *entry {
+		e.retired = slices.DeleteFunc(e.retired, func(other *Version) bool { return other == v })
+		if old.versions[v.number].v != v {
+			return old // another is in its place
+		}
+		return old.with(map[int64]slot{v.number: {state: StateUnavailable, err: errUnloaded}})
+	})
+	close(v.freed)
+}
+
+// free closes what a version has. Nobody may use it.
+func (e *Engine) free(v *Version) {
+	if err := v.free(); err != nil {
+		e.log.Warn("freeing the model", "model", v.sig.Name, "version", v.number, "err", err)
+	}
+}
