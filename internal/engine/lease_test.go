@@ -1,8 +1,11 @@
 package engine
 
 import (
+	"errors"
 	"sync"
 	"testing"
+
+	"shoal/internal/infer"
 )
 
 func TestLeasesEndOnceTheyAreClosedAndTheLastIsReleased(t *testing.T) {
@@ -71,5 +74,22 @@ func TestLeasesThatRaceWithCloseAreEitherRefusedOrAwaited(t *testing.T) {
 		l.close()
 		<-l.ended
 		wg.Wait()
+	}
+}
+
+func TestARequestWithALeaseIsServedAfterStop(t *testing.T) {
+	for name, config := range map[string]string{"direct": oneInput, "batched": batchedInput} {
+		e := start(t, repo(t, map[string]string{"m/config.pbtxt": config, "m/1/": ""}))
+		lease, err := e.Acquire("m", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.Stop()
+		if _, err := e.Acquire("m", 1); !errors.Is(err, errExiting) {
+			t.Errorf("%s: a new lease: got %v, want %v", name, err, errExiting)
+		}
+		r := infer.NewRequest()
+		r.Hold(lease)
+		sendZeros(t, lease.Version, r)
 	}
 }
