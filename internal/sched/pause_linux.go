@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"shoal/internal/timerfd"
 )
 
 // A pollPauser waits for a timerfd through the runtime's poller. Even without a
@@ -13,7 +13,7 @@ import (
 // polls, so requests that have arrived stay unread. A turn costs about three
 // microseconds.
 type pollPauser struct {
-	fd   *timerFD
+	fd   *timerfd.Timer
 	next time.Duration
 	step func(fd uintptr) bool // made once, so that a pause allocates nothing
 	set  bool
@@ -22,19 +22,19 @@ type pollPauser struct {
 }
 
 func newPauser() (pauser, error) {
-	fd, err := openTimerFD()
+	fd, err := openTimer()
 	if err != nil {
 		return nil, err
 	}
 	p := &pollPauser{fd: fd}
 	p.step = func(uintptr) bool {
 		if p.set {
-			return p.fd.drain()
+			return p.fd.Drain()
 		}
 		p.set = true
-		p.fd.set(max(p.next, 1))
+		p.fd.Set(p.next)
 		if p.woken.Load() {
-			p.fd.set(1)
+			p.fd.Set(0)
 		}
 		return false // wait until it goes off
 	}
@@ -43,20 +43,13 @@ func newPauser() (pauser, error) {
 
 func (p *pollPauser) pause(d time.Duration) {
 	p.next, p.set = d, false
-	_ = p.fd.conn.Read(p.step) // fails only when closed
+	p.fd.Poll(p.step)
 	p.woken.Store(false)
 }
 
 func (p *pollPauser) wake() {
 	p.woken.Store(true)
-	p.fd.set(1)
+	p.fd.Set(0)
 }
 
-func (p *pollPauser) close() { p.fd.close() }
-
-// drain takes the expiration off the timer and reports whether there was one.
-func (t *timerFD) drain() bool {
-	var count [8]byte
-	_, err := unix.Read(t.fd, count[:])
-	return err == nil
-}
+func (p *pollPauser) close() { p.fd.Close() }

@@ -14,6 +14,7 @@ type Timer struct {
 	file *os.File
 	conn syscall.RawConn
 	fd   int
+	read [8]byte // of Wait, so that it allocates nothing
 }
 
 // Open returns a timer that is not set.
@@ -28,7 +29,7 @@ func Open() (*Timer, error) {
 		_ = file.Close() // a timer has nothing to lose
 		return nil, err
 	}
-	return &Timer{file, conn, fd}, nil
+	return &Timer{file: file, conn: conn, fd: fd}, nil
 }
 
 // Set lets the timer go off after d, in place of when it would have. It must not
@@ -40,10 +41,10 @@ func (t *Timer) Set(d time.Duration) {
 	}
 }
 
-// Wait returns when the timer has gone off, or with an error when it is closed.
+// Wait returns when the timer has gone off, or with an error when it is closed. One
+// goroutine waits at a time.
 func (t *Timer) Wait() error {
-	var expirations [8]byte
-	_, err := t.file.Read(expirations[:])
+	_, err := t.file.Read(t.read[:])
 	return err
 }
 
