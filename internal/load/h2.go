@@ -15,6 +15,8 @@ import (
 
 	"golang.org/x/net/http2/hpack"
 
+	"golang.org/x/net/http2"
+	"shoal/internal/protocol/h2"
 	"shoal/internal/protocol/kservegrpc/inferencepb"
 )
 
@@ -150,60 +152,16 @@ func (l *H2Link) header() []hpack.HeaderField {
 	return append(list, l.options.Header...)
 }
 
-// The parts of HTTP/2 that are needed.
-const (
-	preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-
-	frameHeaderSize = 9
-	defaultFrame    = 16 << 10 // the largest frame before settings say otherwise
-	defaultWindow   = 64<<10 - 1
-	maxWindow       = 1<<31 - 1
-	maxStreamID     = 1<<31 - 1
-
-	frameData         = 0
-	frameHeaders      = 1
-	frameReset        = 3
-	frameSettings     = 4
-	framePing         = 6
-	frameGoAway       = 7
-	frameWindowUpdate = 8
-	frameContinuation = 9
-
-	flagEndStream  = 0x1 // of data and headers
-	flagAck        = 0x1 // of settings and pings
-	flagEndHeaders = 0x4
-	flagPadded     = 0x8
-	flagPriority   = 0x20
-
-	resetCancel = 8
-
-	settingTable         = 1
-	settingPush          = 2
-	settingInitialWindow = 4
-	settingMaxFrame      = 5
-)
-
-// appendFrame appends a frame's header.
-func appendFrame(b []byte, length int, kind, flags byte, stream uint32) []byte {
-	b = append(b, byte(length>>16), byte(length>>8), byte(length), kind, flags)
-	return binary.BigEndian.AppendUint32(b, stream)
-}
-
-func appendWindowUpdate(b []byte, stream uint32, by uint32) []byte {
-	b = appendFrame(b, 4, frameWindowUpdate, 0, stream)
-	return binary.BigEndian.AppendUint32(b, by)
-}
+// maxStreamID is the number of the last call that a connection can have.
+const maxStreamID = 1<<31 - 1
 
 // appendHello appends what a client says first: no pushes, and windows so wide
 // that answers need no leave.
 func appendHello(b []byte) []byte {
-	b = append(b, preface...)
-	b = appendFrame(b, 12, frameSettings, 0, 0)
-	b = binary.BigEndian.AppendUint16(b, settingPush)
-	b = binary.BigEndian.AppendUint32(b, 0)
-	b = binary.BigEndian.AppendUint16(b, settingInitialWindow)
-	b = binary.BigEndian.AppendUint32(b, maxWindow)
-	return appendWindowUpdate(b, 0, maxWindow-defaultWindow)
+	b = h2.AppendSettings(append(b, http2.ClientPreface...), []http2.Setting{
+		{ID: http2.SettingEnablePush, Val: 0}, {ID: http2.SettingInitialWindowSize, Val: h2.MaxWindow},
+	})
+	return h2.AppendNumber(b, http2.FrameWindowUpdate, 0, h2.MaxWindow-h2.DefaultWindow)
 }
 
 // An h2Conn makes one call at a time over its line.

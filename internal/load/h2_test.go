@@ -28,6 +28,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"golang.org/x/net/http2"
+	"shoal/internal/protocol/h2"
 	"shoal/internal/protocol/kservegrpc/inferencepb"
 )
 
@@ -164,7 +166,7 @@ func TestH2SendsHeadersAndCompressedMessages(t *testing.T) {
 }
 
 func TestH2LeavesAConnectionThatTheServerWantsToClose(t *testing.T) {
-	said := frame(frameGoAway, 0, 0, "\x00\x00\x00\x01\x00\x00\x00\x00") + goodAnswer()
+	said := frame(http2.FrameGoAway, 0, 0, "\x00\x00\x00\x01\x00\x00\x00\x00") + goodAnswer()
 	c := overScript([]byte(said), H2Options{})
 	x := Exchange{Keep: true}
 	if err := c.Do(t.Context(), h2Message(t, c.link, nil), &x); err != nil || string(x.Answer) != "hi" || c.conn != nil {
@@ -212,7 +214,7 @@ func TestH2CloseEndsACallUnderWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer peer.Close()
-	if _, err := io.ReadFull(peer, make([]byte, len(preface))); err != nil {
+	if _, err := io.ReadFull(peer, make([]byte, len(http2.ClientPreface))); err != nil {
 		t.Fatal(err)
 	}
 	c.Close()
@@ -275,8 +277,8 @@ func overScript(said []byte, o H2Options) *h2Conn {
 	return c
 }
 
-func frame(kind, flags byte, stream uint32, payload string) string {
-	return string(appendFrame(nil, len(payload), kind, flags, stream)) + payload
+func frame(kind http2.FrameType, flags http2.Flags, stream uint32, payload string) string {
+	return string(h2.AppendHeader(nil, len(payload), kind, flags, stream)) + payload
 }
 
 // block encodes header fields that no table knows.
@@ -292,12 +294,12 @@ func block(fields ...string) string {
 // goodAnswer is an answer of two bytes in every form that a server may choose.
 func goodAnswer() string {
 	open := block(":status", "200")
-	return frame(frameSettings, 0, 0, "\x00\x04\x00\x00\xff\xff\x00\x05\x00\x00\x80\x00") + frame(frameSettings, flagAck, 0, "") +
-		frame(frameWindowUpdate, 0, 0, "\x00\x01\x00\x00") + frame(framePing, 0, 0, "12345678") + frame(99, 0, 0, "unknown") +
-		frame(frameHeaders, flagPadded|flagPriority, 1, "\x02\x00\x00\x00\x00\x00"+open[:1]+"\x00\x00") + frame(frameContinuation, flagEndHeaders, 1, open[1:]) +
-		frame(frameHeaders, flagEndHeaders, 7, block(":status", "500")) + frame(frameData, 0, 7, "another's") +
-		frame(frameData, flagPadded, 1, "\x01\x00\x00\x00\x00\x00") + frame(frameData, 0, 1, "\x02h") + frame(frameData, 0, 1, "i") +
-		frame(frameHeaders, flagEndHeaders|flagEndStream, 1, block("grpc-status", "0"))
+	return frame(http2.FrameSettings, 0, 0, "\x00\x04\x00\x00\xff\xff\x00\x05\x00\x00\x80\x00") + frame(http2.FrameSettings, http2.FlagPingAck, 0, "") +
+		frame(http2.FrameWindowUpdate, 0, 0, "\x00\x01\x00\x00") + frame(http2.FramePing, 0, 0, "12345678") + frame(99, 0, 0, "unknown") +
+		frame(http2.FrameHeaders, http2.FlagDataPadded|http2.FlagHeadersPriority, 1, "\x02\x00\x00\x00\x00\x00"+open[:1]+"\x00\x00") + frame(http2.FrameContinuation, http2.FlagHeadersEndHeaders, 1, open[1:]) +
+		frame(http2.FrameHeaders, http2.FlagHeadersEndHeaders, 7, block(":status", "500")) + frame(http2.FrameData, 0, 7, "another's") +
+		frame(http2.FrameData, http2.FlagDataPadded, 1, "\x01\x00\x00\x00\x00\x00") + frame(http2.FrameData, 0, 1, "\x02h") + frame(http2.FrameData, 0, 1, "i") +
+		frame(http2.FrameHeaders, http2.FlagHeadersEndHeaders|http2.FlagDataEndStream, 1, block("grpc-status", "0"))
 }
 
 func TestH2ReadsEveryFormOfAnAnswer(t *testing.T) {
@@ -315,28 +317,28 @@ func TestH2ReadsEveryFormOfAnAnswer(t *testing.T) {
 }
 
 func TestH2RefusesBrokenAnswers(t *testing.T) {
-	ok := frame(frameHeaders, flagEndHeaders, 1, block(":status", "200"))
-	end := frame(frameHeaders, flagEndHeaders|flagEndStream, 1, block("grpc-status", "0"))
+	ok := frame(http2.FrameHeaders, http2.FlagHeadersEndHeaders, 1, block(":status", "200"))
+	end := frame(http2.FrameHeaders, http2.FlagHeadersEndHeaders|http2.FlagDataEndStream, 1, block("grpc-status", "0"))
 	for name, said := range map[string]string{
 		"nothing":               "",
 		"half a frame":          ok[:len(ok)-1],
-		"a frame too large":     string(appendFrame(nil, 1<<20, frameData, 0, 1)),
-		"another status":        frame(frameHeaders, flagEndHeaders|flagEndStream, 1, block(":status", "404")),
-		"no grpc-status":        ok + frame(frameHeaders, flagEndHeaders|flagEndStream, 1, ""),
-		"a bad grpc-status":     ok + frame(frameHeaders, flagEndHeaders|flagEndStream, 1, block("grpc-status", "x")),
-		"a message cut short":   ok + frame(frameData, 0, 1, "\x00\x00\x00\x00\x09hi") + end,
-		"a prefix cut short":    ok + frame(frameData, 0, 1, "\x00\x00") + end,
-		"two messages":          ok + frame(frameData, 0, 1, "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00") + end,
-		"no known compression":  ok + frame(frameData, 0, 1, "\x01\x00\x00\x00\x00") + end,
-		"more padding than is":  ok + frame(frameData, flagPadded, 1, "\x09x"),
-		"a broken header":       frame(frameHeaders, flagEndHeaders, 1, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"),
-		"a reset":               frame(frameReset, 0, 1, "\x00\x00\x00\x02"),
-		"a goodbye":             frame(frameGoAway, 0, 0, "\x00\x00\x00\x00\x00\x00\x00\x02"),
-		"a window beyond all":   frame(frameSettings, 0, 0, "\x00\x04\xff\xff\xff\xff"),
-		"a broken window":       frame(frameWindowUpdate, 0, 0, "\x00"),
-		"a priority cut short":  frame(frameHeaders, flagEndHeaders|flagPriority, 1, "x"),
-		"a header without end":  frame(frameHeaders, 0, 1, "") + strings.Repeat(frame(frameContinuation, 0, 1, strings.Repeat("x", defaultFrame)), 3),
-		"the end of the stream": ok + frame(frameData, flagEndStream, 1, "\x00\x00\x00\x00\x00"),
+		"a frame too large":     string(h2.AppendHeader(nil, 1<<20, http2.FrameData, 0, 1)),
+		"another status":        frame(http2.FrameHeaders, http2.FlagHeadersEndHeaders|http2.FlagDataEndStream, 1, block(":status", "404")),
+		"no grpc-status":        ok + frame(http2.FrameHeaders, http2.FlagHeadersEndHeaders|http2.FlagDataEndStream, 1, ""),
+		"a bad grpc-status":     ok + frame(http2.FrameHeaders, http2.FlagHeadersEndHeaders|http2.FlagDataEndStream, 1, block("grpc-status", "x")),
+		"a message cut short":   ok + frame(http2.FrameData, 0, 1, "\x00\x00\x00\x00\x09hi") + end,
+		"a prefix cut short":    ok + frame(http2.FrameData, 0, 1, "\x00\x00") + end,
+		"two messages":          ok + frame(http2.FrameData, 0, 1, "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00") + end,
+		"no known compression":  ok + frame(http2.FrameData, 0, 1, "\x01\x00\x00\x00\x00") + end,
+		"more padding than is":  ok + frame(http2.FrameData, http2.FlagDataPadded, 1, "\x09x"),
+		"a broken header":       frame(http2.FrameHeaders, http2.FlagHeadersEndHeaders, 1, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"),
+		"a reset":               frame(http2.FrameRSTStream, 0, 1, "\x00\x00\x00\x02"),
+		"a goodbye":             frame(http2.FrameGoAway, 0, 0, "\x00\x00\x00\x00\x00\x00\x00\x02"),
+		"a window beyond all":   frame(http2.FrameSettings, 0, 0, "\x00\x04\xff\xff\xff\xff"),
+		"a broken window":       frame(http2.FrameWindowUpdate, 0, 0, "\x00"),
+		"a priority cut short":  frame(http2.FrameHeaders, http2.FlagHeadersEndHeaders|http2.FlagHeadersPriority, 1, "x"),
+		"a header without end":  frame(http2.FrameHeaders, 0, 1, "") + strings.Repeat(frame(http2.FrameContinuation, 0, 1, strings.Repeat("x", h2.MinMaxFrame)), 3),
+		"the end of the stream": ok + frame(http2.FrameData, http2.FlagDataEndStream, 1, "\x00\x00\x00\x00\x00"),
 	} {
 		c := overScript([]byte(said), H2Options{})
 		x := Exchange{Keep: true}
@@ -348,7 +350,7 @@ func TestH2RefusesBrokenAnswers(t *testing.T) {
 
 func FuzzH2(f *testing.F) {
 	f.Add([]byte(goodAnswer()), false)
-	stream := frame(frameHeaders, flagEndHeaders, 1, block(":status", "200")) + frame(frameData, 0, 1, "\x00\x00\x00\x00\x04\x0a\x02no")
+	stream := frame(http2.FrameHeaders, http2.FlagHeadersEndHeaders, 1, block(":status", "200")) + frame(http2.FrameData, 0, 1, "\x00\x00\x00\x00\x04\x0a\x02no")
 	f.Add([]byte(stream), true)
 	f.Fuzz(func(t *testing.T, said []byte, stream bool) {
 		c := overScript(said, H2Options{Stream: stream, Decoupled: stream})

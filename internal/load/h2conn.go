@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"shoal/internal/client"
+	"shoal/internal/protocol/h2"
 )
 
 // Connect dials and greets.
@@ -31,19 +32,16 @@ func (c *h2Conn) greet() {
 	if buf == nil {
 		buf = make([]byte, smallBuffer)
 	}
-	c.h2State = h2State{in: buf, frame: defaultFrame, initial: defaultWindow, window: defaultWindow, lastID: noStream}
+	c.h2State = h2State{in: buf, frame: h2.MinMaxFrame, initial: h2.DefaultWindow, window: h2.DefaultWindow, lastID: noStream}
 	c.out = appendHello(nil)
 	c.encoder = hpack.NewEncoder(&c.block)
-	c.decoder = hpack.NewDecoder(tableSize, c.field)
-	c.first = c.encode(tableSize)
-	c.later = c.encode(tableSize)
+	c.decoder = hpack.NewDecoder(h2.DefaultTable, c.field)
+	c.first = c.encode(h2.DefaultTable)
+	c.later = c.encode(h2.DefaultTable)
 }
 
 // noStream makes the first call's number 1; all of a client's are odd.
 const noStream = ^uint32(0)
-
-// tableSize is how much of earlier headers each side remembers.
-const tableSize = 4096
 
 // encode returns the header of a call. With a table of no size it stands for
 // itself, and may be written at any time.

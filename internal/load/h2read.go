@@ -7,35 +7,36 @@ import (
 	"fmt"
 	"io"
 
+	"golang.org/x/net/http2"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"shoal/internal/protocol/h2"
 )
 
 // maxFrame is the largest frame that is taken, which is what we did not ask to be
 // changed.
-const maxFrame = defaultFrame
+const maxFrame = h2.MinMaxFrame
 
 // receive reads one frame and acts on it.
 func (c *h2Conn) receive(x *Exchange) error {
-	if err := c.fill(frameHeaderSize); err != nil {
+	if err := c.fill(h2.HeaderLen); err != nil {
 		return err
 	}
-	h := c.in[c.from:c.to]
-	length := int(h[0])<<16 | int(h[1])<<8 | int(h[2])
-	kind, flags := h[3], h[4]
-	stream := binary.BigEndian.Uint32(h[5:]) &^ (1 << 31)
-	if bytes.HasPrefix(h, []byte("HTTP/1")) {
+	start := c.in[c.from:c.to]
+	h := h2.ParseHeader(start)
+	if bytes.HasPrefix(start, []byte("HTTP/1")) {
 		return fmt.Errorf("%w: the server speaks HTTP/1.1; is this its gRPC port?", errProtocol)
 	}
-	if length > maxFrame {
-		return fmt.Errorf("%w: a frame of %d bytes", errProtocol, length)
+	if h.Length > maxFrame {
+		return fmt.Errorf("%w: a frame of %d bytes", errProtocol, h.Length)
 	}
-	if err := c.fill(frameHeaderSize + length); err != nil {
+	size := h2.HeaderLen + h.Length
+	if err := c.fill(size); err != nil {
 		return err
 	}
-	payload := c.in[c.from+frameHeaderSize : c.from+frameHeaderSize+length]
-	c.from += frameHeaderSize + length
-	err := c.act(kind, flags, stream, payload)
+	payload := c.in[c.from+h2.HeaderLen : c.from+size]
+	c.from += size
+	err := c.act(h, payload)
 	if x != nil && x.First == 0 && c.answer.arrived {
 		x.First = Now()
 	}
@@ -68,57 +69,56 @@ func (c *h2Conn) fill(n int) error {
 }
 
 // act does what a frame asks for.
-func (c *h2Conn) act(kind, flags byte, stream uint32, p []byte) error {
-	switch kind {
-	case frameData:
-		return c.takeData(flags, stream, p)
-	case frameHeaders:
-		block, err := unpad(flags, p)
-		if err == nil && flags&flagPriority != 0 {
-			if len(block) < 5 {
+func (c *h2Conn) act(h h2.Header, p []byte) error {
+	switch h.Kind {
+	case http2.FrameData:
+		return c.takeData(h, p)
+	case http2.FrameHeaders:
+		block, ok := h2.Unpad(h, p)
+		if !ok {
+			return errPadding
+		}
+		if h.Flags.Has(http2.FlagHeadersPriority) {
+			if len(block) < h2.PriorityLen {
 				return fmt.Errorf("%w: a header frame of %d bytes", errProtocol, len(p))
 			}
-			block = block[5:]
-		}
-		if err != nil {
-			return err
+			block = block[h2.PriorityLen:]
 		}
 		c.answer.header = append(c.answer.header[:0], block...)
-		return c.takeHeader(flags, stream, flags&flagEndStream != 0)
-	case frameContinuation:
+		return c.takeHeader(h, h.Flags.Has(http2.FlagHeadersEndStream))
+	case http2.FrameContinuation:
 		c.answer.header = append(c.answer.header, p...)
 		if len(c.answer.header) > maxHead {
 			return fmt.Errorf("%w: a header of more than %d bytes", errProtocol, maxHead)
 		}
-		return c.takeHeader(flags, stream, c.answer.ends)
-	case frameReset:
-		return c.takeReset(stream, p)
-	case frameSettings:
-		return c.takeSettings(flags, p)
-	case framePing:
-		if flags&flagAck == 0 && len(p) == 8 {
-			c.out = appendFrame(c.out, len(p), framePing, flagAck, 0)
-			c.out = append(c.out, p...)
+		return c.takeHeader(h, c.answer.ends)
+	case http2.FrameRSTStream:
+		return c.takeReset(h.Stream, p)
+	case http2.FrameSettings:
+		return c.takeSettings(h, p)
+	case http2.FramePing:
+		if !h.Flags.Has(http2.FlagPingAck) && len(p) == h2.PingLen {
+			c.out = h2.AppendPing(c.out, http2.FlagPingAck, [h2.PingLen]byte(p))
 		}
-	case frameGoAway:
+	case http2.FrameGoAway:
 		c.leaving = true
 		if len(p) >= 8 && c.stream != 0 && binary.BigEndian.Uint32(p)&^(1<<31) < c.stream {
 			return fmt.Errorf("%w: %w: it takes no more calls (code %d)", errGone, errRefused, binary.BigEndian.Uint32(p[4:]))
 		}
-	case frameWindowUpdate:
-		return c.takeWindow(stream, p)
+	case http2.FrameWindowUpdate:
+		return c.takeWindow(h.Stream, p)
 	}
 	return nil // what is not known is passed over
 }
 
 // takeHeader decodes a header that is whole. Others than the call at hand's are
 // decoded as well: the table must stay in step.
-func (c *h2Conn) takeHeader(flags byte, stream uint32, ends bool) error {
+func (c *h2Conn) takeHeader(h h2.Header, ends bool) error {
 	c.answer.ends = ends
-	if flags&flagEndHeaders == 0 {
+	if !h.Flags.Has(http2.FlagHeadersEndHeaders) {
 		return nil
 	}
-	ours := stream == c.stream && stream != 0
+	ours := h.Stream == c.stream && h.Stream != 0
 	c.decoder.SetEmitEnabled(ours)
 	_, err := c.decoder.Write(c.answer.header)
 	if err == nil {
@@ -135,27 +135,27 @@ func (c *h2Conn) takeHeader(flags byte, stream uint32, ends bool) error {
 
 // takeData takes a part of an answer, and gives the server leave to send more
 // when half of what it had is used.
-func (c *h2Conn) takeData(flags byte, stream uint32, p []byte) error {
-	if c.received += int64(len(p)); c.received > maxWindow/2 {
-		c.out = appendWindowUpdate(c.out, 0, uint32(c.received))
+func (c *h2Conn) takeData(h h2.Header, p []byte) error {
+	if c.received += int64(len(p)); c.received > h2.MaxWindow/2 {
+		c.out = h2.AppendNumber(c.out, http2.FrameWindowUpdate, 0, uint32(c.received))
 		c.received = 0
 	}
-	if stream != c.stream || stream == 0 {
+	if h.Stream != c.stream || h.Stream == 0 {
 		return nil // the rest of a call that was reset
 	}
-	if c.streamed += int64(len(p)); c.streamed > maxWindow/2 {
-		c.out = appendWindowUpdate(c.out, stream, uint32(c.streamed))
+	if c.streamed += int64(len(p)); c.streamed > h2.MaxWindow/2 {
+		c.out = h2.AppendNumber(c.out, http2.FrameWindowUpdate, h.Stream, uint32(c.streamed))
 		c.streamed = 0
 	}
-	data, err := unpad(flags, p)
-	if err != nil {
-		return err
+	data, ok := h2.Unpad(h, p)
+	if !ok {
+		return errPadding
 	}
 	c.answer.arrived = true
 	if err := c.answer.take(data); err != nil {
 		return err
 	}
-	c.answer.ended = flags&flagEndStream != 0
+	c.answer.ended = h.Flags.Has(http2.FlagDataEndStream)
 	return nil
 }
 
@@ -200,30 +200,30 @@ func (c *h2Conn) takeReset(stream uint32, p []byte) error {
 	return status.Errorf(codes.Unavailable, "the server reset the call (code %d)", binary.BigEndian.Uint32(p))
 }
 
-func (c *h2Conn) takeSettings(flags byte, p []byte) error {
-	if flags&flagAck != 0 {
+func (c *h2Conn) takeSettings(h h2.Header, p []byte) error {
+	if h.Flags.Has(http2.FlagSettingsAck) {
 		return nil
 	}
-	for ; len(p) >= 6; p = p[6:] {
+	for ; len(p) >= h2.SettingLen; p = p[h2.SettingLen:] {
 		value := binary.BigEndian.Uint32(p[2:])
-		switch binary.BigEndian.Uint16(p) {
-		case settingTable:
-			if value < tableSize {
+		switch http2.SettingID(binary.BigEndian.Uint16(p)) {
+		case http2.SettingHeaderTableSize:
+			if value < h2.DefaultTable {
 				c.first, c.later = nil, c.encode(0)
 			}
-		case settingInitialWindow:
-			if value > maxWindow {
+		case http2.SettingInitialWindowSize:
+			if value > h2.MaxWindow {
 				return fmt.Errorf("%w: a window of %d", errProtocol, value)
 			}
 			c.streamWin += int64(value) - c.initial // of the call at hand, too
 			c.initial = int64(value)
-		case settingMaxFrame:
-			if value >= defaultFrame && value < 1<<24 {
+		case http2.SettingMaxFrameSize:
+			if value >= h2.MinMaxFrame && value <= h2.MaxMaxFrame {
 				c.frame = int(value)
 			}
 		}
 	}
-	c.out = appendFrame(c.out, 0, frameSettings, flagAck, 0)
+	c.out = h2.AppendHeader(c.out, 0, http2.FrameSettings, http2.FlagSettingsAck, 0)
 	return nil
 }
 
@@ -241,13 +241,4 @@ func (c *h2Conn) takeWindow(stream uint32, p []byte) error {
 	return nil
 }
 
-// unpad takes the padding off a frame.
-func unpad(flags byte, p []byte) ([]byte, error) {
-	if flags&flagPadded == 0 {
-		return p, nil
-	}
-	if len(p) == 0 || int(p[0]) > len(p)-1 {
-		return nil, fmt.Errorf("%w: more padding than frame", errProtocol)
-	}
-	return p[1 : len(p)-int(p[0])], nil
-}
+var errPadding = fmt.Errorf("%w: more padding than frame", errProtocol)

@@ -3,7 +3,9 @@ package load
 import (
 	"encoding/binary"
 
+	"golang.org/x/net/http2"
 	"shoal/internal/client"
+	"shoal/internal/protocol/h2"
 )
 
 // open begins a call: its header goes out with its first message.
@@ -14,7 +16,7 @@ func (c *h2Conn) open() {
 	}
 	c.lastID += 2
 	c.stream, c.streamWin, c.streamed = c.lastID, c.initial, 0
-	c.out = appendFrame(c.out, len(header), frameHeaders, flagEndHeaders, c.stream)
+	c.out = h2.AppendHeader(c.out, len(header), http2.FrameHeaders, http2.FlagHeadersEndHeaders, c.stream)
 	c.out = append(c.out, header...)
 }
 
@@ -58,17 +60,16 @@ func (c *h2Conn) send(b []byte, last bool) error {
 				return err
 			}
 			if c.answer.ended { // the server has its mind made up; the answer says what
-				c.out = appendFrame(c.out, 4, frameReset, 0, c.stream)
-				c.out = append(c.out, 0, 0, 0, resetCancel)
+				c.out = h2.AppendNumber(c.out, http2.FrameRSTStream, c.stream, uint32(http2.ErrCodeCancel))
 				return nil
 			}
 			continue
 		}
-		var flags byte
+		var flags http2.Flags
 		if last && n == len(b) {
-			flags = flagEndStream
+			flags = http2.FlagDataEndStream
 		}
-		c.out = appendFrame(c.out, n, frameData, flags, c.stream)
+		c.out = h2.AppendHeader(c.out, n, http2.FrameData, flags, c.stream)
 		c.out = append(c.out, b[:n]...)
 		c.window -= int64(n)
 		c.streamWin -= int64(n)

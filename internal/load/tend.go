@@ -4,6 +4,9 @@ import (
 	"crypto/tls"
 	"net"
 	"time"
+
+	"golang.org/x/net/http2"
+	"shoal/internal/protocol/h2"
 )
 
 // A connection that waits for its next request does not read, and so does not
@@ -96,7 +99,7 @@ func (c *h2Conn) rest() {
 // stream that it would otherwise wait for.
 func (c *h2Conn) leave() {
 	if c.conn != nil && c.stream != 0 && !c.answer.ended {
-		c.out = appendFrame(c.out, 0, frameData, flagEndStream, c.stream)
+		c.out = h2.AppendHeader(c.out, 0, http2.FrameData, http2.FlagDataEndStream, c.stream)
 		_ = c.flush() // the connection ends either way
 	}
 	c.hangUp()
@@ -131,9 +134,9 @@ func (c *h2Conn) actAll() error {
 // it is there.
 func (c *h2Conn) frameLength() (int, bool) {
 	h := c.in[c.from:c.to]
-	if len(h) < frameHeaderSize {
+	if len(h) < h2.HeaderLen {
 		return 0, false
 	}
-	length := int(h[0])<<16 | int(h[1])<<8 | int(h[2])
-	return length, len(h) >= frameHeaderSize+length
+	length := h2.ParseHeader(h).Length
+	return length, len(h) >= h2.HeaderLen+length
 }

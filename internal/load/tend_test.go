@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"golang.org/x/net/http2"
 	"shoal/internal/protocol/kservegrpc/inferencepb"
 )
 
@@ -108,7 +109,7 @@ func TestARefusedCallIsMadeAgainOverANewConnection(t *testing.T) {
 		}
 		buf := make([]byte, 4096)
 		_, _ = first.Read(buf)
-		_, _ = first.Write([]byte(frame(frameSettings, 0, 0, "") + frame(frameGoAway, 0, 0, "\x00\x00\x00\x00\x00\x00\x00\x00")))
+		_, _ = first.Write([]byte(frame(http2.FrameSettings, 0, 0, "") + frame(http2.FrameGoAway, 0, 0, "\x00\x00\x00\x00\x00\x00\x00\x00")))
 		second, err := front.Accept()
 		first.Close()
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
+	"shoal/internal/protocol/h2"
 )
 
 // headerLocked puts out the header of an answer. When the client does not take
@@ -34,7 +35,7 @@ func (c *conn) finishLocked(s *call, st *status.Status) {
 	}
 	c.putHeadLocked(&h, s.id, true)
 	if !s.remoteClosed {
-		c.out.settle(appendNumber(c.out.buf, http2.FrameRSTStream, s.id, uint32(http2.ErrCodeNo)))
+		c.out.settle(h2.AppendNumber(c.out.buf, http2.FrameRSTStream, s.id, uint32(http2.ErrCodeNo)))
 	}
 	c.business += businessCall
 	c.grantConnLocked(connWindow / 4)
@@ -48,7 +49,7 @@ func (c *conn) refuseLocked(stream uint32, r *request, re *refusal, endStream bo
 	c.putHeadLocked(&h, stream, true)
 	if !endStream {
 		c.early.add(stream)
-		c.out.settle(appendNumber(c.out.buf, http2.FrameRSTStream, stream, uint32(http2.ErrCodeNo)))
+		c.out.settle(h2.AppendNumber(c.out.buf, http2.FrameRSTStream, stream, uint32(http2.ErrCodeNo)))
 	}
 }
 

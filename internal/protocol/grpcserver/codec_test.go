@@ -12,6 +12,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"shoal/internal/inflight"
+	"shoal/internal/protocol/h2"
 	"shoal/internal/race"
 )
 
@@ -90,7 +91,7 @@ func FuzzHeaderMeansTheSameAgain(f *testing.F) {
 			return
 		}
 		var want []hpack.HeaderField
-		plain := hpack.NewDecoder(defaultTable, func(f hpack.HeaderField) { want = append(want, f) })
+		plain := hpack.NewDecoder(h2.DefaultTable, func(f hpack.HeaderField) { want = append(want, f) })
 		plain.SetMaxStringLength(maxHeaderList)
 		for _, block := range [][]byte{first, second, second} {
 			if _, err := plain.Write(block); err != nil {
@@ -139,18 +140,18 @@ func TestUnaryCallAllocatesLittle(t *testing.T) {
 	c.check(c.framer.WriteData(1, true, []byte{0, 0, 0, 0, 0}))
 	_ = c.outcome(1)
 	block := c.fields(usual("Nothing")...)
-	request := appendFrameHeader(nil, len(block), 1, 4, 0)
+	request := h2.AppendHeader(nil, len(block), 1, 4, 0)
 	request = append(request, block...)
-	request = append(appendFrameHeader(request, prefixLen, 0, 1, 0), 0, 0, 0, 0, 0)
+	request = append(h2.AppendHeader(request, prefixLen, 0, 1, 0), 0, 0, 0, 0, 0)
 	answer := make([]byte, 1<<10)
 	id := byte(1)
 	got := testing.AllocsPerRun(100, func() {
 		id += 2
-		request[frameHeaderLen-1], request[len(request)-prefixLen-1] = id, id
+		request[h2.HeaderLen-1], request[len(request)-prefixLen-1] = id, id
 		if _, err := c.conn.Write(request); err != nil {
 			t.Fatal(err)
 		}
-		for n := 0; n < 3*frameHeaderLen+prefixLen+3; {
+		for n := 0; n < 3*h2.HeaderLen+prefixLen+3; {
 			m, err := c.conn.Read(answer)
 			if err != nil {
 				t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc/peer"
 
+	"shoal/internal/protocol/h2"
 	"shoal/internal/reject"
 )
 
@@ -109,8 +110,8 @@ func newConn(s *Server, nc net.Conn) *conn {
 		receiving: callList{kind: listReceive},
 		inWindow:  connWindow,
 		streams:   make(map[uint32]*call),
-		outWindow: defaultWindow,
-		settings:  peerSettings{window: defaultWindow, maxFrame: minMaxFrame, maxHeaderList: -1},
+		outWindow: h2.DefaultWindow,
+		settings:  peerSettings{window: h2.DefaultWindow, maxFrame: h2.MinMaxFrame, maxHeaderList: -1},
 	}
 	c.readable = sync.NewCond(&c.mu)
 	c.in.last.Store(time.Now().UnixNano())
@@ -188,7 +189,7 @@ func (c *conn) greeting() []byte {
 	if n := c.server.opt.MaxStreams; n > 0 {
 		list = append(list, http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: n})
 	}
-	return appendNumber(appendSettings(nil, list), http2.FrameWindowUpdate, 0, connWindow-defaultWindow)
+	return h2.AppendNumber(h2.AppendSettings(nil, list), http2.FrameWindowUpdate, 0, connWindow-h2.DefaultWindow)
 }
 
 var errPreface = errors.New("the client does not speak HTTP/2 (with prior knowledge); send gRPC here")
@@ -202,10 +203,10 @@ func (c *conn) preface() error {
 	if !bytes.Equal(b, []byte(http2.ClientPreface)) {
 		return errPreface
 	}
-	if b, err = c.in.peek(frameHeaderLen); err != nil {
+	if b, err = c.in.peek(h2.HeaderLen); err != nil {
 		return err
 	}
-	if h := parseFrameHeader(b); h.kind != http2.FrameSettings || h.flags.Has(http2.FlagSettingsAck) {
+	if h := h2.ParseHeader(b); h.Kind != http2.FrameSettings || h.Flags.Has(http2.FlagSettingsAck) {
 		return connError{http2.ErrCodeProtocol, "the first frame is no SETTINGS"}
 	}
 	return c.frame()
@@ -243,7 +244,7 @@ func (c *conn) endIf(conditionLocked func() bool) bool {
 // abort tells the client what it did wrong and lingers.
 func (c *conn) abort(fault connError) {
 	c.mu.Lock()
-	c.out.settle(appendGoAway(c.out.buf, c.lastID, fault.code, fault.text))
+	c.out.settle(h2.AppendGoAway(c.out.buf, c.lastID, fault.code, fault.text))
 	calls := c.removeAllLocked()
 	c.lingerLocked()
 	c.mu.Unlock()

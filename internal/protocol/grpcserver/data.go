@@ -7,6 +7,7 @@ import (
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc/codes"
 
+	"shoal/internal/protocol/h2"
 	"shoal/internal/reject"
 )
 
@@ -18,26 +19,26 @@ var (
 	errFlag      = rejectf(reject.Malformed, codes.Internal, "grpc: compressed flag set with identity or empty encoding")
 )
 
-func (c *conn) onData(h frameHeader) error {
-	if h.stream == 0 || c.idle(h.stream) {
+func (c *conn) onData(h h2.Header) error {
+	if h.Stream == 0 || c.idle(h.Stream) {
 		return connError{http2.ErrCodeProtocol, "DATA of no stream or an idle one"}
 	}
-	size, pad := h.length, 0
-	if h.flags.Has(http2.FlagDataPadded) {
-		if h.length == 0 {
+	size, pad := h.Length, 0
+	if h.Flags.Has(http2.FlagDataPadded) {
+		if h.Length == 0 {
 			return connError{http2.ErrCodeFrameSize, "DATA has no room for its padding"}
 		}
 		b, err := c.in.take(1)
 		if err != nil {
 			return err
 		}
-		if pad = int(b[0]); pad >= h.length {
+		if pad = int(b[0]); pad >= h.Length {
 			return connError{http2.ErrCodeProtocol, "DATA has more padding than payload"}
 		}
-		size = h.length - 1 - pad
+		size = h.Length - 1 - pad
 	}
-	s := c.lookup(h.stream)
-	ok, err := c.arrived(s, h, int64(h.length-size))
+	s := c.lookup(h.Stream)
+	ok, err := c.arrived(s, h, int64(h.Length-size))
 	if err != nil {
 		return err
 	}
@@ -51,7 +52,7 @@ func (c *conn) onData(h frameHeader) error {
 	if err := c.in.discard(pad); err != nil {
 		return err
 	}
-	if h.flags.Has(http2.FlagDataEndStream) && !s.ended.Load() {
+	if h.Flags.Has(http2.FlagDataEndStream) && !s.ended.Load() {
 		c.remoteEnd(s)
 	}
 	return nil
@@ -59,8 +60,8 @@ func (c *conn) onData(h frameHeader) error {
 
 // arrived counts a data frame against the windows and reports whether a call
 // wants it. The padding is nobody's to read, so the stream is granted it again.
-func (c *conn) arrived(s *call, h frameHeader, padding int64) (bool, error) {
-	n := int64(h.length)
+func (c *conn) arrived(s *call, h h2.Header, padding int64) (bool, error) {
+	n := int64(h.Length)
 	c.mu.Lock()
 	c.inWindow -= n
 	c.unacked += n
@@ -96,7 +97,7 @@ func (c *conn) grantConnLocked(least int64) bool {
 	if c.unacked < least {
 		return false
 	}
-	c.out.settle(appendNumber(c.out.buf, http2.FrameWindowUpdate, 0, uint32(c.unacked)))
+	c.out.settle(h2.AppendNumber(c.out.buf, http2.FrameWindowUpdate, 0, uint32(c.unacked)))
 	c.inWindow += c.unacked
 	c.unacked = 0
 	return true
@@ -160,7 +161,7 @@ func (c *call) dropLocked() {
 func (c *conn) grantLocked(s *call) bool {
 	var by int64
 	if s.unacked >= streamWindow/2 {
-		by = min(s.unacked, maxWindow-s.inWindow)
+		by = min(s.unacked, h2.MaxWindow-s.inWindow)
 		s.unacked -= by
 	}
 	if missing := s.need - s.inWindow - by; missing > 0 && (s.inbox == nil || s.inbox.empty()) {
@@ -170,7 +171,7 @@ func (c *conn) grantLocked(s *call) bool {
 		return false
 	}
 	s.inWindow += by
-	c.out.settle(appendNumber(c.out.buf, http2.FrameWindowUpdate, s.id, uint32(by)))
+	c.out.settle(h2.AppendNumber(c.out.buf, http2.FrameWindowUpdate, s.id, uint32(by)))
 	return true
 }
 

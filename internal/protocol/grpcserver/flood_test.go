@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+	"shoal/internal/protocol/h2"
 )
 
 // blockedConn returns a connection without a socket, and n calls on it that wait
@@ -87,7 +88,7 @@ func TestResizedWindowsCostWhatTheyWake(t *testing.T) {
 		}
 		return b
 	}
-	work, err := c.set(frame(defaultWindow - 1))
+	work, err := c.set(frame(h2.DefaultWindow - 1))
 	if err != nil || work != 0 {
 		t.Errorf("smaller windows: got work %d, %v, want none", work, err)
 	}
@@ -98,7 +99,7 @@ func TestResizedWindowsCostWhatTheyWake(t *testing.T) {
 	if work, err = c.set(frame(1<<20 + 1)); err != nil || work != 0 {
 		t.Errorf("larger windows of nobody that is starved: got work %d, %v, want none", work, err)
 	}
-	if !c.widenLocked(calls[5], maxWindow-c.windowLocked(calls[5])) {
+	if !c.widenLocked(calls[5], h2.MaxWindow-c.windowLocked(calls[5])) {
 		t.Error("the largest window: got refused, want it taken")
 	}
 	if _, err = c.set(frame(1<<20 + 2)); err == nil {
@@ -167,7 +168,7 @@ func TestWindowsAreServedWhateverOrder(t *testing.T) {
 // floods are frames that cost the server something and are for nothing.
 func floods() map[string]func(c *rawClient) []byte {
 	frame := func(kind http2.FrameType, flags http2.Flags, stream uint32, payload ...byte) []byte {
-		return append(appendFrameHeader(nil, len(payload), kind, flags, stream), payload...)
+		return append(h2.AppendHeader(nil, len(payload), kind, flags, stream), payload...)
 	}
 	always := func(b []byte) func(*rawClient) []byte { return func(*rawClient) []byte { return b } }
 	begun := func(b []byte) func(*rawClient) []byte {
@@ -228,8 +229,8 @@ func TestRapidResetsEndTheConnection(t *testing.T) {
 	go func() {
 		var b []byte
 		for id := uint32(3); id < 2_000_000; id += 2 {
-			b = append(appendFrameHeader(b, len(block), http2.FrameHeaders, http2.FlagHeadersEndHeaders, id), block...)
-			b = appendNumber(b, http2.FrameRSTStream, id, uint32(http2.ErrCodeCancel))
+			b = append(h2.AppendHeader(b, len(block), http2.FrameHeaders, http2.FlagHeadersEndHeaders, id), block...)
+			b = h2.AppendNumber(b, http2.FrameRSTStream, id, uint32(http2.ErrCodeCancel))
 			if len(b) > 16<<10 {
 				if _, err := c.conn.Write(b); err != nil {
 					return
@@ -296,9 +297,9 @@ func (l *tap) work() (frames, work int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	b := bytes.TrimPrefix(l.sent.Bytes(), []byte(http2.ClientPreface))
-	for len(b) >= frameHeaderLen {
-		h := parseFrameHeader(b)
-		b = b[min(len(b), frameHeaderLen+h.length):] // the last may be broken off
+	for len(b) >= h2.HeaderLen {
+		h := h2.ParseHeader(b)
+		b = b[min(len(b), h2.HeaderLen+h.Length):] // the last may be broken off
 		frames++
 		work += frameCost(h)
 	}

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"shoal/internal/protocol/h2"
 )
 
 // A head is a header or a trailer of an answer.
@@ -217,7 +218,7 @@ func (x *indexing) appendResponse(b []byte, h *head) []byte {
 // When it takes too little for any, the stream is reset and false returned.
 func (c *conn) putHeadLocked(h *head, stream uint32, endStream bool) bool {
 	if !h.fit(&c.settings) {
-		c.out.settle(appendNumber(c.out.buf, http2.FrameRSTStream, stream, uint32(http2.ErrCodeInternal)))
+		c.out.settle(h2.AppendNumber(c.out.buf, http2.FrameRSTStream, stream, uint32(http2.ErrCodeInternal)))
 		return false
 	}
 	c.block = c.indexing.appendHead(c.block[:0], h)
@@ -231,7 +232,7 @@ func (c *conn) putHeadLocked(h *head, stream uint32, endStream bool) bool {
 		if block = block[len(part):]; len(block) == 0 {
 			flags |= http2.FlagHeadersEndHeaders
 		}
-		out = append(appendFrameHeader(out, len(part), kind, flags, stream), part...)
+		out = append(h2.AppendHeader(out, len(part), kind, flags, stream), part...)
 		if len(block) == 0 {
 			break
 		}

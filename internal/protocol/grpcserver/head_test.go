@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+	"shoal/internal/protocol/h2"
 )
 
 // TestHeadsOfAnyKindAreUnderstood sends random heads to clients with random
@@ -50,7 +51,7 @@ func randomSetting(r *rand.Rand) (http2.SettingID, uint32) {
 	case 0:
 		return http2.SettingHeaderTableSize, []uint32{0, 50, 4096, 65536}[r.IntN(4)]
 	case 1:
-		return http2.SettingMaxFrameSize, minMaxFrame + uint32(r.IntN(1000))
+		return http2.SettingMaxFrameSize, h2.MinMaxFrame + uint32(r.IntN(1000))
 	default:
 		return http2.SettingMaxHeaderListSize, []uint32{0, 60, 150, 400, 8192, 16384, 1 << 20}[r.IntN(7)] + uint32(r.IntN(100))
 	}
@@ -104,7 +105,7 @@ type headReader struct {
 
 func newHeadReader(t *testing.T, seed uint64) *headReader {
 	d := &headReader{t: t, seed: seed}
-	d.decoder = hpack.NewDecoder(defaultTable, func(f hpack.HeaderField) {
+	d.decoder = hpack.NewDecoder(h2.DefaultTable, func(f hpack.HeaderField) {
 		d.fields[f.Name] = append(d.fields[f.Name], f.Value)
 		d.size += int64(f.Size())
 	})
@@ -117,17 +118,17 @@ func (d *headReader) check(c *conn, want *head, sent bool) {
 	d.fields, d.size = make(map[string][]string), 0
 	most, usual := c.settings.headerLimits()
 	for out := c.out.buf; len(out) > 0; {
-		h := parseFrameHeader(out)
-		payload := out[frameHeaderLen : frameHeaderLen+h.length]
-		out = out[frameHeaderLen+h.length:]
+		h := h2.ParseHeader(out)
+		payload := out[h2.HeaderLen : h2.HeaderLen+h.Length]
+		out = out[h2.HeaderLen+h.Length:]
 		if !sent {
-			if h.kind != http2.FrameRSTStream || want.fixedSize() <= most {
-				d.t.Fatalf("seed %d: got %v for a head of at least %d bytes, limit %d", d.seed, h.kind, want.fixedSize(), most)
+			if h.Kind != http2.FrameRSTStream || want.fixedSize() <= most {
+				d.t.Fatalf("seed %d: got %v for a head of at least %d bytes, limit %d", d.seed, h.Kind, want.fixedSize(), most)
 			}
 			return
 		}
-		if h.length > c.settings.maxFrame {
-			d.t.Fatalf("seed %d: got a frame of %d bytes, want at most %d", d.seed, h.length, c.settings.maxFrame)
+		if h.Length > c.settings.maxFrame {
+			d.t.Fatalf("seed %d: got a frame of %d bytes, want at most %d", d.seed, h.Length, c.settings.maxFrame)
 		}
 		if _, err := d.decoder.Write(payload); err != nil {
 			d.t.Fatalf("seed %d: got %v from the decoder", d.seed, err)

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc/codes"
+	"shoal/internal/protocol/h2"
 )
 
 // A client's header is a few hundred bytes. maxHeaderList leaves room for tokens
@@ -44,7 +45,7 @@ type headerReader struct {
 }
 
 func (h *headerReader) init() {
-	h.decoder = hpack.NewDecoder(defaultTable, h.emit)
+	h.decoder = hpack.NewDecoder(h2.DefaultTable, h.emit)
 	h.decoder.SetMaxStringLength(maxHeaderList)
 }
 

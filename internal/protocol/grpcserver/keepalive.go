@@ -8,6 +8,7 @@ import (
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc/encoding"
 
+	"shoal/internal/protocol/h2"
 	"shoal/internal/reject"
 )
 
@@ -26,25 +27,25 @@ const (
 
 // drainPing is sent with the notice that a connection drains: its answer says
 // that all that the client sent before it knew has arrived.
-var drainPing = [pingLen]byte{'d', 'r', 'a', 'i', 'n', 'i', 'n', 'g'}
+var drainPing = [h2.PingLen]byte{'d', 'r', 'a', 'i', 'n', 'i', 'n', 'g'}
 
 // drainTime is how long that answer may take.
 const drainTime = 5 * time.Second
 
-func (c *conn) onPing(h frameHeader) error {
-	b, err := c.fixed(h, pingLen, false)
+func (c *conn) onPing(h h2.Header) error {
+	b, err := c.fixed(h, h2.PingLen, false)
 	if err != nil {
 		return err
 	}
-	data := [pingLen]byte(b)
-	if h.flags.Has(http2.FlagPingAck) {
+	data := [h2.PingLen]byte(b)
+	if h.Flags.Has(http2.FlagPingAck) {
 		if data == drainPing {
 			c.drained()
 		}
 		return nil
 	}
 	c.mu.Lock()
-	c.putLocked(appendPing(c.out.buf, http2.FlagPingAck, data))
+	c.putLocked(h2.AppendPing(c.out.buf, http2.FlagPingAck, data))
 	calls, answered := len(c.streams), c.answered
 	c.answered = false
 	c.mu.Unlock()
@@ -109,7 +110,7 @@ func (c *conn) silent() {
 		c.silenceTimer.Reset(k.Time - silence)
 	case c.pinged.Before(last):
 		c.pinged = time.Now()
-		c.out.settle(appendPing(c.out.buf, 0, [pingLen]byte{}))
+		c.out.settle(h2.AppendPing(c.out.buf, 0, [h2.PingLen]byte{}))
 		c.kickLocked()
 		c.silenceTimer.Reset(k.Timeout)
 	default:
@@ -150,8 +151,8 @@ func (c *conn) drain(why string) {
 		return
 	}
 	c.leaving = true
-	c.out.settle(appendGoAway(c.out.buf, maxWindow, http2.ErrCodeNo, why))
-	c.out.settle(appendPing(c.out.buf, 0, drainPing))
+	c.out.settle(h2.AppendGoAway(c.out.buf, h2.MaxWindow, http2.ErrCodeNo, why))
+	c.out.settle(h2.AppendPing(c.out.buf, 0, drainPing))
 	c.timers = append(c.timers, time.AfterFunc(drainTime, c.drained))
 	c.kickLocked()
 }
@@ -164,7 +165,7 @@ func (c *conn) drained() {
 		return
 	}
 	c.state = connDraining
-	c.out.settle(appendGoAway(c.out.buf, c.lastID, http2.ErrCodeNo, ""))
+	c.out.settle(h2.AppendGoAway(c.out.buf, c.lastID, http2.ErrCodeNo, ""))
 	if len(c.streams) == 0 {
 		c.lingerLocked()
 		return

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"shoal/internal/inflight"
+	"shoal/internal/protocol/h2"
 )
 
 // wantClaimed waits until so many bytes, or fewer, are claimed.
@@ -51,7 +52,7 @@ func TestAnnouncedBytesClaimNoMemory(t *testing.T) {
 		c := s.raw(t)
 		c.open(1, false, usual("Say")...)
 		// A DATA frame of 1 MiB is announced, 105 bytes are sent.
-		head := appendFrameHeader(nil, 1<<20, http2.FrameData, 0, 1)
+		head := h2.AppendHeader(nil, 1<<20, http2.FrameData, 0, 1)
 		_, err := c.conn.Write(append(append(head, prefix(2<<30-1)...), make([]byte, 100)...))
 		c.check(err)
 		c.check(c.settled())

@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/net/http2"
 
+	"shoal/internal/protocol/h2"
 	"shoal/internal/reject"
 )
 
@@ -41,10 +42,10 @@ const (
 )
 
 // frameCost returns the work that a frame is, whatever becomes of it.
-func frameCost(h frameHeader) int {
-	switch h.kind {
+func frameCost(h h2.Header) int {
+	switch h.Kind {
 	case http2.FrameData:
-		if h.length >= smallData || h.flags.Has(http2.FlagDataEndStream) {
+		if h.Length >= smallData || h.Flags.Has(http2.FlagDataEndStream) {
 			return 0
 		}
 	case http2.FrameRSTStream:

@@ -7,40 +7,41 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"shoal/internal/protocol/h2"
 	"shoal/internal/reject"
 )
 
-func (c *conn) onHeaders(h frameHeader) error {
-	if h.stream == 0 {
+func (c *conn) onHeaders(h h2.Header) error {
+	if h.Stream == 0 {
 		return connError{http2.ErrCodeProtocol, "HEADERS of no stream"}
 	}
 	p, err := c.fragment(h)
 	if err != nil {
 		return err
 	}
-	p, ok := unpad(h, p)
+	p, ok := h2.Unpad(h, p)
 	if !ok {
 		return connError{http2.ErrCodeProtocol, "HEADERS has more padding than payload"}
 	}
-	if h.flags.Has(http2.FlagHeadersPriority) {
-		if len(p) < priorityLen {
+	if h.Flags.Has(http2.FlagHeadersPriority) {
+		if len(p) < h2.PriorityLen {
 			return connError{http2.ErrCodeFrameSize, "HEADERS has no room for its priority"}
 		}
-		if dependsOnItself(p, h.stream) {
+		if dependsOnItself(p, h.Stream) {
 			return connError{http2.ErrCodeProtocol, "a stream depends on itself"}
 		}
-		p = p[priorityLen:]
+		p = p[h2.PriorityLen:]
 	}
-	end := h.flags.Has(http2.FlagHeadersEndStream)
-	if h.flags.Has(http2.FlagHeadersEndHeaders) {
-		return c.header(h.stream, p, end)
+	end := h.Flags.Has(http2.FlagHeadersEndStream)
+	if h.Flags.Has(http2.FlagHeadersEndHeaders) {
+		return c.header(h.Stream, p, end)
 	}
-	c.headers.stream, c.headers.endStream, c.headers.frames = h.stream, end, 0
+	c.headers.stream, c.headers.endStream, c.headers.frames = h.Stream, end, 0
 	c.headers.block = append(c.headers.block[:0], p...)
 	return nil
 }
 
-func (c *conn) onContinuation(h frameHeader) error {
+func (c *conn) onContinuation(h h2.Header) error {
 	hd := &c.headers
 	if hd.stream == 0 {
 		return connError{http2.ErrCodeProtocol, "CONTINUATION of nothing"}
@@ -53,7 +54,7 @@ func (c *conn) onContinuation(h frameHeader) error {
 		return c.headerTooLarge()
 	}
 	hd.block = append(hd.block, p...)
-	if !h.flags.Has(http2.FlagContinuationEndHeaders) {
+	if !h.Flags.Has(http2.FlagContinuationEndHeaders) {
 		return nil
 	}
 	stream, block := hd.stream, hd.block
@@ -62,14 +63,14 @@ func (c *conn) onContinuation(h frameHeader) error {
 }
 
 // fragment reads a part of a header block.
-func (c *conn) fragment(h frameHeader) ([]byte, error) {
+func (c *conn) fragment(h h2.Header) ([]byte, error) {
 	switch {
-	case h.length <= inputSize/2:
-		return c.in.take(h.length)
-	case h.length > maxHeaderBlock:
+	case h.Length <= inputSize/2:
+		return c.in.take(h.Length)
+	case h.Length > maxHeaderBlock:
 		return nil, c.headerTooLarge()
 	}
-	b := make([]byte, h.length)
+	b := make([]byte, h.Length)
 	return b, c.in.fill(b)
 }
 
@@ -153,11 +154,11 @@ func (c *conn) open(id uint32, r *request, endStream bool) (_ *call, _ *refusal,
 		return nil, nil, false
 	case c.state != connOpen:
 		c.early.add(id)
-		c.putLocked(appendNumber(c.out.buf, http2.FrameRSTStream, id, uint32(http2.ErrCodeRefusedStream)))
+		c.putLocked(h2.AppendNumber(c.out.buf, http2.FrameRSTStream, id, uint32(http2.ErrCodeRefusedStream)))
 		return nil, nil, crowded
 	case limit > 0 && len(c.streams)+c.cutOff >= int(limit):
 		c.early.add(id)
-		c.putLocked(appendNumber(c.out.buf, http2.FrameRSTStream, id, uint32(http2.ErrCodeRefusedStream)))
+		c.putLocked(h2.AppendNumber(c.out.buf, http2.FrameRSTStream, id, uint32(http2.ErrCodeRefusedStream)))
 		return nil, &refusalStreams, crowded
 	}
 	size := int64(callMemory)

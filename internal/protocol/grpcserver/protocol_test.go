@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc/keepalive"
+	"shoal/internal/protocol/h2"
 )
 
 // TestFaultsOfAClientHaveTheirAnswer sends what no client should. What the
@@ -101,7 +102,7 @@ func TestFaultsOfAClientHaveTheirAnswer(t *testing.T) {
 		"stream widened by 0": {func(c *rawClient) { c.open(1, false, usual("Say")...); c.check(c.framer.WriteWindowUpdate(1, 0)) }, "RST PROTOCOL_ERROR"},
 		"stream too wide": {func(c *rawClient) {
 			c.open(1, false, usual("Say")...)
-			c.check(c.framer.WriteWindowUpdate(1, maxWindow))
+			c.check(c.framer.WriteWindowUpdate(1, h2.MaxWindow))
 		}, "RST FLOW_CONTROL_ERROR"},
 		"self dependency": {func(c *rawClient) {
 			c.open(1, false, usual("Say")...)
@@ -124,7 +125,7 @@ func TestFaultsOfAClientHaveTheirAnswer(t *testing.T) {
 			c.check(c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, EndHeaders: true}))
 		}, "GOAWAY COMPRESSION_ERROR"},
 		"widened by 0":      {func(c *rawClient) { c.check(c.framer.WriteWindowUpdate(0, 0)) }, "GOAWAY PROTOCOL_ERROR"},
-		"too wide":          {func(c *rawClient) { c.check(c.framer.WriteWindowUpdate(0, maxWindow)) }, "GOAWAY FLOW_CONTROL_ERROR"},
+		"too wide":          {func(c *rawClient) { c.check(c.framer.WriteWindowUpdate(0, h2.MaxWindow)) }, "GOAWAY FLOW_CONTROL_ERROR"},
 		"too large a frame": {func(c *rawClient) { _, _ = c.conn.Write([]byte{0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 1}) }, "GOAWAY FRAME_SIZE_ERROR"},
 		"short ping":        {func(c *rawClient) { c.check(c.framer.WriteRawFrame(http2.FramePing, 0, 0, []byte{1})) }, "GOAWAY FRAME_SIZE_ERROR"},
 		"odd settings":      {func(c *rawClient) { c.check(c.framer.WriteRawFrame(http2.FrameSettings, 0, 0, []byte{1})) }, "GOAWAY FRAME_SIZE_ERROR"},
@@ -177,7 +178,7 @@ func TestClientThatOverrunsItsWindowIsReset(t *testing.T) {
 	s := start(t, Options{})
 	c := s.raw(t)
 	c.open(1, false, usual("Chat")...)
-	for sent := 0; sent <= streamWindow+defaultWindow; sent += 16000 {
+	for sent := 0; sent <= streamWindow+h2.DefaultWindow; sent += 16000 {
 		c.check(c.framer.WriteData(1, false, rawMessage(16000)))
 	}
 	if got := c.outcome(1); got != "RST FLOW_CONTROL_ERROR" {
@@ -232,8 +233,8 @@ func TestClientWithoutATableOfFieldsIsUnderstood(t *testing.T) {
 // makes the server hold is bounded. Stop ends it.
 func TestClientThatDoesNotReadIsHeldUp(t *testing.T) {
 	s := start(t, Options{})
-	c := s.raw(t, http2.Setting{ID: http2.SettingInitialWindowSize, Val: maxWindow})
-	c.check(c.framer.WriteWindowUpdate(0, maxWindow-defaultWindow))
+	c := s.raw(t, http2.Setting{ID: http2.SettingInitialWindowSize, Val: h2.MaxWindow})
+	c.check(c.framer.WriteWindowUpdate(0, h2.MaxWindow-h2.DefaultWindow))
 	_ = c.conn.SetWriteDeadline(time.Now().Add(500 * time.Millisecond))
 	var err error
 	sent := 0

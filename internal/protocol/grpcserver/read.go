@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/net/http2"
 
+	"shoal/internal/protocol/h2"
 	"shoal/internal/reject"
 )
 
@@ -22,25 +23,25 @@ func (c *conn) frame() error {
 	if c.headers.stream == 0 {
 		c.in.begin()
 	}
-	b, err := c.in.take(frameHeaderLen)
+	b, err := c.in.take(h2.HeaderLen)
 	if err != nil {
 		return err
 	}
-	h := parseFrameHeader(b)
-	if h.length > maxFrame {
+	h := h2.ParseHeader(b)
+	if h.Length > maxFrame {
 		return connError{http2.ErrCodeFrameSize, "a frame is larger than SETTINGS_MAX_FRAME_SIZE"}
 	}
-	if open := c.headers.stream; open != 0 && (h.kind != http2.FrameContinuation || h.stream != open) {
+	if open := c.headers.stream; open != 0 && (h.Kind != http2.FrameContinuation || h.Stream != open) {
 		return connError{http2.ErrCodeProtocol, "a header block is broken off"}
 	}
 	if err := c.charge(frameCost(h)); err != nil {
 		return err
 	}
 	c.in.kind = readerPayload
-	if h.kind == http2.FrameHeaders || h.kind == http2.FrameContinuation {
+	if h.Kind == http2.FrameHeaders || h.Kind == http2.FrameContinuation {
 		c.in.kind = readerHeader
 	}
-	switch h.kind {
+	switch h.Kind {
 	case http2.FrameData:
 		return c.onData(h)
 	case http2.FrameHeaders:
@@ -62,17 +63,17 @@ func (c *conn) frame() error {
 	case http2.FramePushPromise:
 		return connError{http2.ErrCodeProtocol, "a client does not push"}
 	}
-	return c.in.discard(h.length)
+	return c.in.discard(h.Length)
 }
 
 // fixed reads the payload of a frame that must have n bytes and belong to a
 // stream, or to none.
-func (c *conn) fixed(h frameHeader, n int, ofStream bool) ([]byte, error) {
+func (c *conn) fixed(h h2.Header, n int, ofStream bool) ([]byte, error) {
 	switch {
-	case h.length != n:
-		return nil, connError{http2.ErrCodeFrameSize, h.kind.String() + " has a wrong length"}
-	case ofStream != (h.stream != 0):
-		return nil, connError{http2.ErrCodeProtocol, h.kind.String() + " for a wrong stream"}
+	case h.Length != n:
+		return nil, connError{http2.ErrCodeFrameSize, h.Kind.String() + " has a wrong length"}
+	case ofStream != (h.Stream != 0):
+		return nil, connError{http2.ErrCodeProtocol, h.Kind.String() + " for a wrong stream"}
 	}
 	return c.in.take(n)
 }
@@ -100,7 +101,7 @@ func (c *conn) reset(id uint32, code http2.ErrCode) {
 	} else {
 		c.early.add(id)
 	}
-	c.putLocked(appendNumber(c.out.buf, http2.FrameRSTStream, id, uint32(code)))
+	c.putLocked(h2.AppendNumber(c.out.buf, http2.FrameRSTStream, id, uint32(code)))
 	c.mu.Unlock()
 	if s != nil {
 		s.cut()
@@ -108,14 +109,14 @@ func (c *conn) reset(id uint32, code http2.ErrCode) {
 	c.throttle()
 }
 
-func (c *conn) onReset(h frameHeader) error {
-	if _, err := c.fixed(h, resetLen, true); err != nil {
+func (c *conn) onReset(h h2.Header) error {
+	if _, err := c.fixed(h, h2.ResetLen, true); err != nil {
 		return err
 	}
-	if c.idle(h.stream) {
+	if c.idle(h.Stream) {
 		return connError{http2.ErrCodeProtocol, "RST_STREAM of an idle stream"}
 	}
-	if s := c.lookup(h.stream); s != nil {
+	if s := c.lookup(h.Stream); s != nil {
 		c.mu.Lock()
 		s.remoteClosed = true
 		c.removeLocked(s)
@@ -126,29 +127,29 @@ func (c *conn) onReset(h frameHeader) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.early.remove(h.stream)
+	c.early.remove(h.Stream)
 	return nil
 }
 
-func (c *conn) onWindowUpdate(h frameHeader) error {
-	b, err := c.fixed(h, windowUpdateLen, h.stream != 0)
+func (c *conn) onWindowUpdate(h h2.Header) error {
+	b, err := c.fixed(h, h2.WindowUpdateLen, h.Stream != 0)
 	if err != nil {
 		return err
 	}
-	n := int64(binary.BigEndian.Uint32(b) & maxWindow)
-	if h.stream == 0 {
+	n := int64(binary.BigEndian.Uint32(b) & h2.MaxWindow)
+	if h.Stream == 0 {
 		return c.widen(n)
 	}
-	if c.idle(h.stream) {
+	if c.idle(h.Stream) {
 		return connError{http2.ErrCodeProtocol, "WINDOW_UPDATE of an idle stream"}
 	}
-	s := c.lookup(h.stream)
+	s := c.lookup(h.Stream)
 	switch {
 	case s == nil:
 	case n == 0:
-		c.reset(h.stream, http2.ErrCodeProtocol)
+		c.reset(h.Stream, http2.ErrCodeProtocol)
 	case !c.widenStream(s, n):
-		c.reset(h.stream, http2.ErrCodeFlowControl)
+		c.reset(h.Stream, http2.ErrCodeFlowControl)
 	}
 	return nil
 }
@@ -161,7 +162,7 @@ func (c *conn) widen(n int64) error {
 	switch {
 	case n == 0:
 		return connError{http2.ErrCodeProtocol, "WINDOW_UPDATE by nothing"}
-	case c.outWindow > maxWindow:
+	case c.outWindow > h2.MaxWindow:
 		return connError{http2.ErrCodeFlowControl, "the connection's window is too large"}
 	}
 	c.nextLocked()
@@ -175,50 +176,50 @@ func (c *conn) widenStream(s *call, n int64) bool {
 	return c.widenLocked(s, n)
 }
 
-func (c *conn) onPriority(h frameHeader) error {
-	if h.stream == 0 {
+func (c *conn) onPriority(h h2.Header) error {
+	if h.Stream == 0 {
 		return connError{http2.ErrCodeProtocol, "PRIORITY of no stream"}
 	}
-	if h.length != priorityLen {
-		if err := c.in.discard(h.length); err != nil {
+	if h.Length != h2.PriorityLen {
+		if err := c.in.discard(h.Length); err != nil {
 			return err
 		}
-		c.reset(h.stream, http2.ErrCodeFrameSize)
+		c.reset(h.Stream, http2.ErrCodeFrameSize)
 		return nil
 	}
-	b, err := c.in.take(priorityLen)
-	if err == nil && dependsOnItself(b, h.stream) {
-		c.reset(h.stream, http2.ErrCodeProtocol)
+	b, err := c.in.take(h2.PriorityLen)
+	if err == nil && dependsOnItself(b, h.Stream) {
+		c.reset(h.Stream, http2.ErrCodeProtocol)
 	}
 	return err
 }
 
 // dependsOnItself reports whether a stream's priority refers to itself.
 func dependsOnItself(b []byte, stream uint32) bool {
-	return binary.BigEndian.Uint32(b)&maxWindow == stream
+	return binary.BigEndian.Uint32(b)&h2.MaxWindow == stream
 }
 
-func (c *conn) onGoAway(h frameHeader) error {
-	if h.stream != 0 || h.length < goAwayLen {
+func (c *conn) onGoAway(h h2.Header) error {
+	if h.Stream != 0 || h.Length < h2.GoAwayLen {
 		return connError{http2.ErrCodeProtocol, "GOAWAY is malformed"}
 	}
-	return c.in.discard(h.length) // the client will hang up when it is done
+	return c.in.discard(h.Length) // the client will hang up when it is done
 }
 
-func (c *conn) onSettings(h frameHeader) error {
-	ack := h.flags.Has(http2.FlagSettingsAck)
+func (c *conn) onSettings(h h2.Header) error {
+	ack := h.Flags.Has(http2.FlagSettingsAck)
 	switch {
-	case h.stream != 0:
+	case h.Stream != 0:
 		return connError{http2.ErrCodeProtocol, "SETTINGS of a stream"}
-	case ack && h.length != 0, h.length%settingLen != 0:
+	case ack && h.Length != 0, h.Length%h2.SettingLen != 0:
 		return connError{http2.ErrCodeFrameSize, "SETTINGS has a wrong length"}
-	case h.length > minMaxFrame:
+	case h.Length > h2.MinMaxFrame:
 		c.closedBy(reject.TooMuchWork, "too many settings")
 		return connError{http2.ErrCodeEnhanceYourCalm, "too many settings"}
 	case ack:
 		return nil
 	}
-	b, err := c.in.take(h.length)
+	b, err := c.in.take(h.Length)
 	if err != nil {
 		return err
 	}
@@ -236,7 +237,7 @@ func (c *conn) set(list []byte) (work int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	window := c.settings.window
-	for ; len(list) > 0; list = list[settingLen:] {
+	for ; len(list) > 0; list = list[h2.SettingLen:] {
 		id, v := http2.SettingID(binary.BigEndian.Uint16(list)), binary.BigEndian.Uint32(list[2:])
 		if err := c.setLocked(id, v); err != nil {
 			return 0, err
@@ -245,7 +246,7 @@ func (c *conn) set(list []byte) (work int, err error) {
 			window = int64(v)
 		}
 	}
-	c.putLocked(appendFrameHeader(c.out.buf, 0, http2.FrameSettings, http2.FlagSettingsAck, 0))
+	c.putLocked(h2.AppendHeader(c.out.buf, 0, http2.FrameSettings, http2.FlagSettingsAck, 0))
 	work, ok := c.resizeLocked(window)
 	if !ok {
 		return work, connError{http2.ErrCodeFlowControl, "a stream's window is too large"}
@@ -258,7 +259,7 @@ func (c *conn) set(list []byte) (work int, err error) {
 func (c *conn) setLocked(id http2.SettingID, v uint32) error {
 	switch id {
 	case http2.SettingHeaderTableSize:
-		if v < defaultTable && !c.indexing.off {
+		if v < h2.DefaultTable && !c.indexing.off {
 			c.indexing = indexing{off: true, tell: true}
 		}
 	case http2.SettingEnablePush:
@@ -266,11 +267,11 @@ func (c *conn) setLocked(id http2.SettingID, v uint32) error {
 			return connError{http2.ErrCodeProtocol, "SETTINGS_ENABLE_PUSH is neither 0 nor 1"}
 		}
 	case http2.SettingInitialWindowSize:
-		if v > maxWindow {
+		if v > h2.MaxWindow {
 			return connError{http2.ErrCodeFlowControl, "SETTINGS_INITIAL_WINDOW_SIZE is too large"}
 		}
 	case http2.SettingMaxFrameSize:
-		if v < minMaxFrame || v > maxMaxFrame {
+		if v < h2.MinMaxFrame || v > h2.MaxMaxFrame {
 			return connError{http2.ErrCodeProtocol, "SETTINGS_MAX_FRAME_SIZE is out of range"}
 		}
 		c.settings.maxFrame = int(v)

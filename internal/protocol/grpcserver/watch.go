@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"shoal/internal/protocol/h2"
 	"shoal/internal/reject"
 )
 
@@ -188,7 +189,7 @@ func (c *call) endWith(st *status.Status) bool {
 		return false
 	}
 	if c.sending {
-		n.out.settle(appendNumber(n.out.buf, http2.FrameRSTStream, c.id, uint32(http2.ErrCodeCancel)))
+		n.out.settle(h2.AppendNumber(n.out.buf, http2.FrameRSTStream, c.id, uint32(http2.ErrCodeCancel)))
 		n.removeLocked(c)
 	} else {
 		running := c.running

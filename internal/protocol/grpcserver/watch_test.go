@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+	"shoal/internal/protocol/h2"
 )
 
 func TestPace(t *testing.T) {
@@ -129,7 +130,7 @@ func TestSlowClientsAreEnded(t *testing.T) {
 	}
 	header := func(c *rawClient) []byte {
 		block := c.fields(usual("Say")...)
-		return append(appendFrameHeader(nil, len(block), http2.FrameHeaders, http2.FlagHeadersEndHeaders, 1), block...)
+		return append(h2.AppendHeader(nil, len(block), http2.FrameHeaders, http2.FlagHeadersEndHeaders, 1), block...)
 	}
 	for name, c := range map[string]struct {
 		settings []http2.Setting
@@ -173,7 +174,7 @@ func TestSlowClientsAreEnded(t *testing.T) {
 		}, "DeadlineExceeded", 30 * time.Second},
 		"a frame byte by byte": {nil, func(c *rawClient) {
 			c.open(1, false, usual("Say")...)
-			_, _ = c.conn.Write(appendFrameHeader(nil, 100_000, http2.FrameData, 0, 1))
+			_, _ = c.conn.Write(h2.AppendHeader(nil, 100_000, http2.FrameData, 0, 1))
 			drip(c, message)
 		}, "GOAWAY ENHANCE_YOUR_CALM", 31 * time.Second},
 		"a window that stays closed": {[]http2.Setting{closedWindow}, func(c *rawClient) {
@@ -235,7 +236,7 @@ func TestUnreadPipeIsClosed(t *testing.T) {
 		c.open(1, false, usual("Say")...)
 		c.check(c.framer.WriteData(1, true, rawMessage(10_000)))
 		time.Sleep(29 * time.Second)
-		if _, err := c.conn.Write(appendPing(nil, http2.FlagPingAck, [8]byte{})); err != nil {
+		if _, err := c.conn.Write(h2.AppendPing(nil, http2.FlagPingAck, [8]byte{})); err != nil {
 			t.Errorf("after 29 s: got %v, want it open", err)
 		}
 		time.Sleep(6 * time.Second)

@@ -1,5 +1,9 @@
 package grpcserver
 
+import (
+	"shoal/internal/protocol/h2"
+)
+
 // A call that has something to send and may not yet waits in one of two lists:
 // in starved while the window of its own stream is closed, else in waiting, for
 // the connection's window or for room. Those in waiting are served in order, one
@@ -100,7 +104,7 @@ func (c *conn) widenLocked(s *call, n int64) bool {
 	s.outWindow += n
 	c.widest = max(c.widest, s.outWindow)
 	open := c.windowLocked(s)
-	if open > maxWindow {
+	if open > h2.MaxWindow {
 		return false
 	}
 	if open > 0 && s.links[listSend].list == &c.starved {
@@ -120,13 +124,13 @@ func (c *conn) resizeLocked(size int64) (work int, ok bool) {
 	if !larger {
 		return 0, true
 	}
-	if size+c.widest > maxWindow {
+	if size+c.widest > h2.MaxWindow {
 		work = len(c.streams)
 		c.widest = 0
 		for _, s := range c.streams {
 			c.widest = max(c.widest, s.outWindow)
 		}
-		if size+c.widest > maxWindow {
+		if size+c.widest > h2.MaxWindow {
 			return work, false
 		}
 	}

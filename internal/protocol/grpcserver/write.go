@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc/mem"
+	"shoal/internal/protocol/h2"
 )
 
 // These bound what a client that does not read makes the server hold:
@@ -123,7 +124,7 @@ func (c *conn) sendLocked(s *call, data mem.BufferSlice, compressed bool) error 
 		c.sentLocked(s, n)
 		left -= n
 		s.sending = left > 0
-		c.out.settle(appendFrameHeader(c.out.buf, int(n), http2.FrameData, 0, s.id))
+		c.out.settle(h2.AppendHeader(c.out.buf, int(n), http2.FrameData, 0, s.id))
 		m.copy(&c.out, int(n))
 		c.answered = true
 	}
