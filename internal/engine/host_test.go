@@ -44,8 +44,9 @@ func (c *caller) call(r *infer.Request) error {
 	}
 	got := inner.Response.Outputs[0]
 	out := r.Response.AddOutput()
-	out.Name, out.Type, out.Shape, out.Data = "OUT", got.Type, got.Shape, got.Data
-	r.Response.Own(inner) // the outputs lie in its memory
+	out.Name, out.Type, out.Data = "OUT", got.Type, got.Data
+	out.Shape = append(out.Shape, got.Shape...) // a pooled request keeps the memory of its shapes
+	r.Response.Own(inner)                       // the outputs lie in its memory
 	return nil
 }
 
