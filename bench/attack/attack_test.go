@@ -7,16 +7,6 @@ import (
 	"shoal/bench/internal/attack"
 )
 
-// unmended are the classes that still miss a floor.
-// TODO(#11): mend them; none may be left.
-var unmended = map[string]string{
-	"grpc-streams":   "idle streams use up the budget, 13 KB each, for as long as their client likes; good requests wait for a second",
-	"grpc-decoupled": "unread answers of a decoupled model use up the budget; good requests are refused",
-	"grpc-inputs":    "201 MB: message.input grows its list before it claims",
-	"json-inputs":    "126 to 201 MB: Request.AddInput grows its list before it claims",
-	descriptors:      "health does not answer within 2 s",
-}
-
 // TestEveryClassIsHeld attacks a server of its own with each class, beside good
 // clients, and prints what came of all of them.
 func TestEveryClassIsHeld(t *testing.T) {
@@ -27,9 +17,6 @@ func TestEveryClassIsHeld(t *testing.T) {
 			continue
 		}
 		t.Run(c.Name, func(t *testing.T) {
-			if reason := unmended[c.Name]; reason != "" {
-				t.Skip(reason)
-			}
 			figures = append(figures, s.held(t, c))
 		})
 	}

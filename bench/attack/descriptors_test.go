@@ -21,9 +21,6 @@ const descriptors = "descriptors"
 // connections.
 func TestHealthAnswersWhenDescriptorsAreUsedUp(t *testing.T) {
 	s := newStage(t)
-	if reason := unmended[descriptors]; reason != "" {
-		t.Skip(reason)
-	}
 	repository := filepath.Join(s.work, "models")
 	if err := ask.Write(repository, small); err != nil {
 		t.Fatal(err)

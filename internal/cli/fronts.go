@@ -119,6 +119,7 @@ func (f *serveFlags) startHTTP(l *life, e *engine.Engine, ln net.Listener) (fron
 	}
 	opt.Rejects, opt.Log = f.rejects, l.log
 	opt.Memory, opt.MaxRatio = l.memory, int64(f.memory.ratio)
+	opt.MaxConnections = connections(opt.MaxConnections, opt.ConnMemory(), l.memory.Budget())
 	s, err := kservehttp.Start(opt, e, ln)
 	if err != nil {
 		return front{}, err
@@ -165,6 +166,7 @@ func (f *serveFlags) startGRPC(l *life, e *engine.Engine, ln net.Listener) (fron
 	}
 	opt.Rejects, opt.Log, opt.Memory = f.rejects, l.log, l.memory
 	opt.MaxUnpacked, opt.MaxRatio = f.memory.decompressed, int64(f.memory.ratio)
+	opt.MaxConnections = connections(opt.MaxConnections, kservegrpc.ConnMemory, l.memory.Budget())
 	s, err := kservegrpc.Start(opt, e, ln)
 	if err != nil {
 		return front{}, err

@@ -39,6 +39,16 @@ func (m *memoryFlags) pool() *inflight.Pool {
 	return inflight.NewPool(inflight.New(limit, time.Duration(m.wait)*time.Millisecond))
 }
 
+// connections returns how many connections there may be, of so many that a flag
+// allows and that take so many bytes each: no more than take a quarter of the
+// budget.
+func connections(allowed int, each int64, b *inflight.Budget) int {
+	return int(min(int64(allowed), max(leastConnections, b.Limit()/4/each)))
+}
+
+// leastConnections is how many a tiny budget allows.
+const leastConnections = 16
+
 // memoryLimitVariable is Go's own. Whoever sets it wants that limit.
 const memoryLimitVariable = "GOMEMLIMIT"
 

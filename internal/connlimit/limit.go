@@ -19,7 +19,8 @@ import (
 type Conn interface {
 	comparable
 	// IdleSince returns when the connection became idle, in nanoseconds since
-	// 1970, and whether it is: no request is in flight on it.
+	// 1970, and whether it is: the server waits for its client. One that never
+	// had a request is older by Unused.
 	IdleSince() (int64, bool)
 	// CloseIdle closes the connection and reports true, unless a request has
 	// come meanwhile.
@@ -34,8 +35,13 @@ type Limit[C Conn] struct {
 	mu     sync.Mutex // protects the fields below
 	conns  map[C]struct{}
 	oldest []C       // those that were idle longest at the last look, the oldest last
-	none   time.Time // when nothing was found to be idle
+	none   time.Time // when nothing was found that could be closed
+	young  bool      // some were idle then, but not for long enough
 }
+
+// Unused is how much older a connection counts that never had a request: many of
+// them must not push out the connections of clients that pause between requests.
+const Unused = int64(10_000 * time.Hour)
 
 const (
 	// maxOldest is how many connections one look finds, so that looking at all
@@ -43,6 +49,10 @@ const (
 	maxOldest = 64
 	// lookPause is how long to wait after a look that found nothing.
 	lookPause = 10 * time.Millisecond
+	// grace is how long a connection must have been idle to be closed for
+	// another, and graceStep how often that is looked at.
+	grace     = 100 * time.Millisecond
+	graceStep = 10 * time.Millisecond
 )
 
 // New returns a limit of so many connections. evicted is called for each that
@@ -52,15 +62,26 @@ func New[C Conn](limit int, evicted func(C)) *Limit[C] {
 }
 
 // Add makes c one of the connections and reports whether there was room, or
-// could be made.
+// could be made. It waits while all that are idle have only just come: each has
+// the time to send its request, however many others want its place.
 func (l *Limit[C]) Add(c C) bool {
+	for {
+		added, again := l.add(c)
+		if added || !again {
+			return added
+		}
+		time.Sleep(graceStep)
+	}
+}
+
+func (l *Limit[C]) add(c C) (added, again bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.conns) >= l.max && !l.evictLocked() {
-		return false
+		return false, l.young
 	}
 	l.conns[c] = struct{}{}
-	return true
+	return true, false
 }
 
 // Remove forgets a connection that is closed.
@@ -116,13 +137,21 @@ func (l *Limit[C]) lookLocked() {
 		since int64
 	}
 	var all []idle
+	now := time.Now().UnixNano()
+	l.young = false
 	for c := range l.conns {
-		if since, ok := c.IdleSince(); ok {
+		since, ok := c.IdleSince()
+		switch {
+		case !ok:
+		case (now-since)%Unused < int64(grace):
+			l.young = true
+		default:
 			all = append(all, idle{c, since})
 		}
 	}
 	slices.SortFunc(all, func(a, b idle) int { return cmp.Compare(a.since, b.since) })
-	all = all[:min(len(all), maxOldest)]
+	// Not so many that those are among them which have just come.
+	all = all[:min(max(len(all)/4, 1), len(all), maxOldest)]
 	slices.Reverse(all)
 	l.oldest = l.oldest[:0]
 	for _, i := range all {

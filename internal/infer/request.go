@@ -245,14 +245,16 @@ func (r *Request) grow(n int) []byte {
 	return r.bytes[start : start+n : start+n]
 }
 
-// ClaimLists claims the memory of the request's lists if they are unusually
-// long. It fails when the budget has no room for it.
-func (r *Request) ClaimLists() error {
-	if len(r.Inputs)+len(r.Outputs)+len(r.Params) <= maxKeptTensors {
+// ClaimEntry claims the memory for one more entry of a list of the request's,
+// such as Inputs, when that list is unusually long. It fails when the budget has
+// no room for it.
+func (r *Request) ClaimEntry(length int) error {
+	// A list that grows is copied to twice its size.
+	if length < maxKeptTensors || length&(length-1) != 0 {
 		return nil
 	}
-	const entry = 128 // roughly
-	return r.Claim.Acquire(entry * int64(cap(r.Inputs)+cap(r.Outputs)+cap(r.Params)))
+	const entry = 192 // roughly
+	return r.Claim.Acquire(2 * entry * int64(length))
 }
 
 // AddInput appends an empty input and returns it. The pointer is valid until

@@ -117,7 +117,7 @@ func (s *Stream) Send(resp *Response, final bool) error {
 		err = status.Errorf(status.Unavailable,
 			"%d bytes of responses wait for a client that reads too slowly, the limit is %d: read faster, send less, or raise --response-queue-size", s.bytes+size, s.limit)
 		s.failLocked(err)
-	case !s.claim(size):
+	case !s.budget.Try(size, s.held()):
 		err = s.budget.ErrFull(size)
 		s.failLocked(err)
 	default:
@@ -131,14 +131,14 @@ func (s *Stream) Send(resp *Response, final bool) error {
 	return err
 }
 
-// claim claims the memory of a response. The first that waits is always let
-// in, so that a stream gets on.
-func (s *Stream) claim(size int64) bool {
+// held returns what the stream counts as holding for its next response. The
+// first that waits may use the memory that is kept for small requests, the others
+// not: there may be many of them.
+func (s *Stream) held() int64 {
 	if s.bytes == 0 {
-		s.budget.Force(size)
-		return true
+		return 0
 	}
-	return s.budget.Try(size)
+	return inflight.Small
 }
 
 // failLocked ends the stream with an error.

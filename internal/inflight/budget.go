@@ -17,9 +17,10 @@ import (
 	"shoal/internal/status"
 )
 
+// Small is the most bytes that a request may hold to count as small.
+const Small = 128 << 10
+
 const (
-	// smallClaim is the most that a request may hold to count as small.
-	smallClaim = 128 << 10
 	// reserve is the part of the budget, as a divisor, that only small
 	// requests may use. Large requests that fill the budget cannot keep
 	// health checks and small requests out.
@@ -38,11 +39,18 @@ type Budget struct {
 	used    atomic.Int64
 	peak    atomic.Int64 // the most that was used since the last ResetPeak
 	refused atomic.Int64
-	waiting atomic.Int32 // how many claims wait; read without the mutex
+	// How many claims wait, and how many of them are small; read without the
+	// mutex.
+	waiting, waitingSmall atomic.Int32
 
-	mu    sync.Mutex // protects the fields below
-	small waiters
-	large waiters
+	relief sync.WaitGroup // the goroutine that ends slow holders
+
+	mu        sync.Mutex // protects the fields below
+	small     waiters
+	large     waiters
+	holders   map[Holder]pace
+	relieving bool  // that goroutine runs
+	wanted    int64 // bytes that Try has refused since it last looked
 }
 
 // waiters are claims that wait, the first come first.
@@ -60,7 +68,7 @@ func New(limit int64, wait time.Duration) *Budget {
 	if wait == 0 {
 		wait = DefaultWait
 	}
-	return &Budget{limit: limit, wait: wait}
+	return &Budget{limit: limit, wait: wait, holders: make(map[Holder]pace)}
 }
 
 // Limit returns the budget's bytes, 0 for no limit.
@@ -90,7 +98,7 @@ func (b *Budget) Refused() int64 {
 // ceiling returns how much may be in use for a request that then holds so many
 // bytes.
 func (b *Budget) ceiling(holds int64) int64 {
-	if holds <= smallClaim {
+	if holds <= Small {
 		return b.limit
 	}
 	return b.limit - b.limit/reserve
@@ -110,13 +118,20 @@ func (b *Budget) Acquire(n, held int64) error {
 		b.refused.Add(1)
 		return b.never(held + n)
 	}
-	return b.await(n, held+n <= smallClaim)
+	return b.await(n, held+n <= Small)
 }
 
 // fits claims n bytes for a request that holds so many already, if they fit
 // now, and reports whether they did.
 func (b *Budget) fits(n, held int64) bool {
-	return b == nil || b.waiting.Load() == 0 && b.try(n, b.ceiling(held+n))
+	if b == nil {
+		return true
+	}
+	ahead := &b.waiting
+	if held+n <= Small {
+		ahead = &b.waitingSmall // small claims need not wait for large ones
+	}
+	return ahead.Load() == 0 && b.try(n, b.ceiling(held+n))
 }
 
 // try claims n bytes if no more than ceiling are in use then.
@@ -145,8 +160,11 @@ func (b *Budget) await(n int64, small bool) error {
 		queue = &b.small
 	}
 	queue.queue = append(queue.queue, w)
-	b.waiting.Add(1)
+	b.countLocked()
 	b.grantLocked() // what was released before this claim counted as waiting
+	if b.waiting.Load() > 0 {
+		b.relieveLocked()
+	}
 	b.mu.Unlock()
 	select {
 	case <-w.granted:
@@ -165,8 +183,8 @@ func (b *Budget) await(n int64, small bool) error {
 	if !queue.remove(w) {
 		return nil // granted in the same moment
 	}
-	b.waiting.Add(-1)
 	b.grantLocked() // it may have stood in the way of the next
+	b.countLocked()
 	b.refused.Add(1)
 	return b.full(n)
 }
@@ -174,7 +192,14 @@ func (b *Budget) await(n int64, small bool) error {
 // grantLocked gives waiting claims what fits, small ones first.
 func (b *Budget) grantLocked() {
 	b.grantFromLocked(&b.small, b.limit)
-	b.grantFromLocked(&b.large, b.ceiling(smallClaim+1))
+	b.grantFromLocked(&b.large, b.ceiling(Small+1))
+	b.countLocked()
+}
+
+// countLocked notes how many claims wait, for those who do not have the mutex.
+func (b *Budget) countLocked() {
+	b.waitingSmall.Store(int32(len(b.small.queue)))
+	b.waiting.Store(int32(len(b.small.queue) + len(b.large.queue)))
 }
 
 func (b *Budget) grantFromLocked(q *waiters, ceiling int64) {
@@ -182,7 +207,6 @@ func (b *Budget) grantFromLocked(q *waiters, ceiling int64) {
 		close(q.queue[0].granted)
 		q.queue[0] = nil
 		q.queue = q.queue[1:]
-		b.waiting.Add(-1)
 	}
 }
 
@@ -196,13 +220,19 @@ func (q *waiters) remove(w *waiter) bool {
 	return false
 }
 
-// Try claims n bytes for a small request if they fit now, and reports whether
-// they did.
-func (b *Budget) Try(n int64) bool {
-	if b == nil || b.try(n, b.limit) {
+// Try claims n bytes for a request that holds so many already, if they fit now,
+// and reports whether they did.
+func (b *Budget) Try(n, held int64) bool {
+	if b.fits(n, held) {
 		return true
 	}
 	b.refused.Add(1)
+	if held+n <= Small { // the others had their share
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.wanted += n
+		b.relieveLocked()
+	}
 	return false
 }
 

@@ -59,16 +59,16 @@ func TestSmallClaimsFitWhenLargeOnesHaveFilledTheBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(8<<20, 0)
 		mustAcquire(t, b, 7<<20-1, 0)
-		wantRefused(t, b.Acquire(smallClaim+1, 0))
-		mustAcquire(t, b, smallClaim, 0)
-		wantRefused(t, b.Acquire(1, smallClaim)) // no longer small
+		wantRefused(t, b.Acquire(Small+1, 0))
+		mustAcquire(t, b, Small, 0)
+		wantRefused(t, b.Acquire(1, Small)) // no longer small
 	})
 }
 
 func TestSmallClaimsAreServedBeforeLargeOnesThatWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := New(8<<20, 0)
-		mustAcquire(t, b, 8<<20-1<<10, smallClaim-8<<20) // small by what it is said to hold: the budget is full
+		mustAcquire(t, b, 8<<20-1<<10, Small-8<<20) // small by what it is said to hold: the budget is full
 		order := make(chan string, 2)
 		go func() {
 			_ = b.Acquire(1<<20, 0)

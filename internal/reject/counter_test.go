@@ -125,7 +125,7 @@ func TestAClosedConnectionIsARejectionWhenNobodyElseSaysSo(t *testing.T) {
 		}
 	}
 	for r := range ReasonCount {
-		want := map[Reason]uint64{Overloaded: 2, Timeout: 1}[r]
+		want := map[Reason]uint64{Overloaded: 1, Timeout: 1}[r]
 		if got := c.Requests("", NoVersion, GRPC, r); got != want {
 			t.Errorf("%v has %d rejected requests, want %d", r, got, want)
 		}

@@ -86,7 +86,7 @@ type Close uint8
 // Why connections are closed. Each is one value of the label "reason".
 const (
 	MaxConnections   Close = iota // there were as many as allowed
-	MaxMemory                     // the memory budget had no room for it
+	MaxMemory                     // memory was short, and the client held much of it and was slow
 	Evicted                       // another took its place while no request was in flight
 	IdleTimeout                   // no request came
 	HandshakeTimeout              // TLS or the first frames of HTTP/2 took too long
@@ -106,7 +106,7 @@ var closes = [CloseCount]struct {
 	reason Reason
 }{
 	MaxConnections:   {"max_connections", Overloaded},
-	MaxMemory:        {"max_memory", Overloaded},
+	MaxMemory:        {"max_memory", None},
 	Evicted:          {"evicted", None},
 	IdleTimeout:      {"idle_timeout", None},
 	HandshakeTimeout: {"handshake_timeout", Timeout},

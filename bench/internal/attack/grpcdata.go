@@ -133,6 +133,11 @@ func grpcStreams(ctx context.Context, t Target, tally *Tally) error {
 		if err := c.flush(); err != nil {
 			return err
 		}
+		select { // so as not to take the machine's cores itself
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
 	}
 	return <-done
 }

@@ -62,10 +62,10 @@ func (a *assembly) begin(limit int, memory *inflight.Pool) {
 // room returns where the next bytes of the message go, at most n and at least
 // one; buffered of them have arrived. It may wait for memory and returns nil,
 // with a.fault set, when there is none.
-func (a *assembly) room(n, buffered int, memory *inflight.Pool) []byte {
+func (a *assembly) room(n, buffered int, held int64, memory *inflight.Pool) []byte {
 	if a.filled == len(a.piece) {
 		size := min(a.left, maxPiece, max(minPiece, buffered, growth*a.got))
-		buf, err := memory.Claim(max(size, minPiece), int64(a.got))
+		buf, err := memory.Claim(max(size, minPiece), held+int64(a.got))
 		if err != nil {
 			a.fault = exhausted(err)
 			return nil
@@ -92,6 +92,14 @@ func (a *assembly) add(n int, memory *inflight.Pool) {
 	}
 }
 
+// arriving returns how much has arrived of a message that is not complete.
+func (a *assembly) arriving() int64 {
+	if a.left == 0 {
+		return 0
+	}
+	return int64(a.got)
+}
+
 // take returns the message, which is complete.
 func (a *assembly) take() message {
 	m := message{data: a.data, compressed: a.prefix[0] == 1, there: true}
@@ -110,8 +118,9 @@ func (a *assembly) free(memory *inflight.Pool) {
 }
 
 // feed reads n bytes of a data frame and returns how many it has left when a
-// message is complete, a fault is found, or there are no more.
-func (a *assembly) feed(in *input, n, limit int, memory *inflight.Pool) (rest int, done bool, err error) {
+// message is complete, a fault is found, or there are no more. The client holds
+// so many bytes of memory besides.
+func (a *assembly) feed(in *input, n, limit int, held int64, memory *inflight.Pool) (rest int, done bool, err error) {
 	if a.prefixN < prefixLen {
 		part := a.prefix[a.prefixN:min(prefixLen, a.prefixN+n)]
 		if err := in.fill(part); err != nil {
@@ -126,7 +135,7 @@ func (a *assembly) feed(in *input, n, limit int, memory *inflight.Pool) (rest in
 		}
 	}
 	for n > 0 && a.left > 0 {
-		part := a.room(n, min(n, in.buffered()), memory)
+		part := a.room(n, min(n, in.buffered()), held, memory)
 		if part == nil {
 			return n, false, nil
 		}

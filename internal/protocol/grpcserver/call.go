@@ -30,6 +30,8 @@ type call struct {
 	assembly assembly
 	received int64 // for content-length
 	started  bool  // with a worker
+	// heldByOthers is what the other calls of the connection hold of the budget.
+	heldByOthers int64
 
 	message message // of a call with one message
 	inErr   error   // why there is none, or not only one
@@ -52,6 +54,7 @@ type call struct {
 	arrived      int64      // bytes that the client has begun to send
 	paces        *callPaces // made when it was seen to wait
 	charged      int64      // what it holds of the budget besides its messages
+	arriving     int64      // what has arrived of a message that is not complete
 	delivering   bool       // the reader is adding to its messages
 	handedOver   bool       // a handler has its message
 	running      bool       // a worker has it
@@ -76,6 +79,9 @@ type message struct {
 	compressed bool
 	there      bool
 }
+
+// streams reports whether the client sends a stream of messages.
+func (c *call) streams() bool { return c.req.method != nil && c.req.method.clientStreams }
 
 // free gives the message's memory back. It may be called again.
 func (m *message) free() {

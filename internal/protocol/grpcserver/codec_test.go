@@ -114,7 +114,7 @@ func TestAssemblyTakesMemoryAsDataArrives(t *testing.T) {
 	copy(a.prefix[:], []byte{0, 0x40, 0, 0, 0})
 	a.begin(math.MaxInt32, pool)
 	for got := 0; got < 1<<20; {
-		part := a.room(1<<20, 100, pool) // a frame of 1 MiB is announced, 100 bytes are there
+		part := a.room(1<<20, 100, 0, pool) // a frame of 1 MiB is announced, 100 bytes are there
 		part = part[:min(len(part), 100)]
 		a.add(len(part), pool)
 		got += len(part)

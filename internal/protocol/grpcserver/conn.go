@@ -11,8 +11,8 @@ import (
 	"golang.org/x/net/http2"
 	"google.golang.org/grpc/peer"
 
+	"shoal/internal/connlimit"
 	"shoal/internal/protocol/h2"
-	"shoal/internal/reject"
 )
 
 // Sizes that were measured with tensors of 602 KB on loopback: windows that do
@@ -25,12 +25,15 @@ const (
 	maxFrame     = 1 << 20
 )
 
-// What a connection, a call and a call with a stream of messages take besides
-// their messages: buffers, structures and stacks.
+// ConnMemory is what a connection takes besides its calls. It counts against the
+// budget and is never refused: whoever serves bounds the connections by it.
+const ConnMemory = smallInput + 12<<10
+
+// What a call, and a call with a stream of messages, take besides their messages:
+// structures and stacks.
 const (
-	connMemory   = inputSize + 16<<10
 	callMemory   = 1 << 10
-	streamMemory = 32 << 10
+	streamMemory = 64 << 10
 )
 
 // A conn is one connection.
@@ -54,6 +57,11 @@ type conn struct {
 	unacked   int64      // what has arrived and was not yet granted again
 	streams   map[uint32]*call
 	lastID    uint32 // the highest of a stream that was opened
+	charged   int64  // what its calls hold of the budget besides their messages
+	streamed  int64  // that of calls with a stream of messages
+	arriving  int64  // what has arrived of messages that are not complete
+	unsent    int64  // what is left of answers that are being sent
+	runs      int    // calls of one message that a handler has
 	outWindow int64  // what the client lets us send
 	settings  peerSettings
 	out       output
@@ -126,11 +134,10 @@ const lingerTime = time.Second
 func (c *conn) serve() {
 	defer c.end()
 	budget := c.server.budget()
-	if err := budget.Acquire(connMemory, 0); err != nil {
-		c.server.opt.Rejects.Closed(reject.GRPC, reject.MaxMemory, c.nc.RemoteAddr(), err.Error())
-		return
-	}
-	defer budget.Release(connMemory)
+	budget.Force(ConnMemory)
+	defer func() { budget.Release(ConnMemory + int64(c.in.extra())) }()
+	budget.Register(c)
+	defer budget.Unregister(c)
 	if err := c.handshake(); err != nil {
 		c.refused(err)
 		return
@@ -162,7 +169,7 @@ func (c *conn) handshake() error {
 	}
 	setUserTimeout(raw, c.server.opt.Keepalive.Timeout)
 	c.peer.Addr, c.peer.LocalAddr = c.nc.RemoteAddr(), c.nc.LocalAddr()
-	c.in.init(c.nc)
+	c.in.init(c.nc, c.server.budget())
 	c.headers.init()
 	if _, err := c.nc.Write(c.greeting()); err != nil {
 		return err
@@ -265,14 +272,20 @@ func (c *conn) lingerLocked() {
 	c.kickLocked()
 }
 
-func (c *conn) idleLocked() bool { return len(c.streams)+c.cutOff == 0 }
+// idleLocked reports whether the client is waited for: no call has all that it
+// needs to run.
+func (c *conn) idleLocked() bool { return c.runs == 0 && c.unsent == 0 }
 
-// IdleSince implements connlimit.Conn: a connection without calls is idle since
-// something was last read from it.
+// IdleSince implements connlimit.Conn: such a connection is idle since something
+// was last read from it.
 func (c *conn) IdleSince() (int64, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.in.last.Load(), c.idleLocked()
+	since := c.in.last.Load()
+	if c.lastID == 0 {
+		since -= connlimit.Unused
+	}
+	return since, c.idleLocked()
 }
 
 // CloseIdle implements connlimit.Conn.
@@ -294,10 +307,13 @@ func (c *conn) removeLocked(s *call) bool {
 		c.early.add(s.id)
 	}
 	s.dropLocked()
-	if s.charged > 0 {
-		c.server.budget().Release(s.charged)
-		s.charged = 0
+	c.server.budget().Release(s.charged)
+	c.charged -= s.charged
+	if s.charged == streamMemory {
+		c.streamed -= s.charged
 	}
+	c.arriving -= s.arriving
+	s.charged, s.arriving = 0, 0
 	if s.running {
 		s.cutOff = true
 		c.cutOff++
@@ -324,6 +340,9 @@ func (c *conn) left(s *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s.running = false
+	if !s.streams() {
+		c.runs--
+	}
 	if s.cutOff {
 		c.cutOff--
 		c.readable.Broadcast()

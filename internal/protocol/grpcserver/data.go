@@ -81,6 +81,7 @@ func (c *conn) arrived(s *call, h h2.Header, padding int64) (bool, error) {
 	s.unacked += padding
 	closed, over := s.remoteClosed, s.inWindow < 0
 	s.delivering = !closed && !over
+	s.heldByOthers = c.heldLocked() - s.arriving
 	c.mu.Unlock()
 	switch {
 	case closed:
@@ -109,6 +110,11 @@ func (c *conn) deliver(s *call, n int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s.delivering = false
+	if !s.ended.Load() {
+		arriving := s.assembly.arriving()
+		c.arriving += arriving - s.arriving
+		s.arriving = arriving
+	}
 	if s.ended.Load() {
 		s.dropLocked()
 	}
@@ -129,7 +135,7 @@ func (c *conn) feed(s *call, n int) error {
 		if a.fault != nil {
 			return c.in.discard(n)
 		}
-		rest, done, err := a.feed(&c.in, n, opt.MaxReceive, opt.Memory)
+		rest, done, err := a.feed(&c.in, n, opt.MaxReceive, s.heldByOthers, opt.Memory)
 		if err != nil {
 			return err
 		}
@@ -143,6 +149,10 @@ func (c *conn) feed(s *call, n int) error {
 	}
 	return nil
 }
+
+// heldLocked returns what the connection's calls hold of the budget, roughly. One
+// that holds much is no small client, however small its calls are.
+func (c *conn) heldLocked() int64 { return c.charged + c.arriving }
 
 // dropLocked gives back what has arrived of a call that is over, unless a
 // handler has it or the reader is adding to it.

@@ -5,15 +5,18 @@ import (
 	"net"
 	"sync/atomic"
 	"time"
+
+	"shoal/internal/inflight"
 )
 
 // An input reads a connection through a buffer. What is read into memory of the
 // caller's own skips the buffer where that saves a copy. It belongs to the
 // goroutine that reads.
 type input struct {
-	conn net.Conn
-	buf  []byte
-	r, w int // what is in buf and not taken
+	conn   net.Conn
+	budget *inflight.Budget // what a buffer that has grown counts against
+	buf    []byte
+	r, w   int // what is in buf and not taken
 	// last is when something was last read, for keepalive, and total how much
 	// was.
 	last, total atomic.Int64
@@ -61,10 +64,16 @@ const inputSize = 64 << 10
 // directSize is how much must be missing to be read past the buffer.
 const directSize = 32 << 10
 
-func (in *input) init(conn net.Conn) {
-	in.conn, in.buf = conn, make([]byte, inputSize)
+// smallInput is what a buffer has at first: many connections never send more.
+const smallInput = 4 << 10
+
+func (in *input) init(conn net.Conn, budget *inflight.Budget) {
+	in.conn, in.buf, in.budget = conn, make([]byte, smallInput), budget
 	in.last.Store(time.Now().UnixNano())
 }
+
+// extra returns what the buffer has beyond the usual.
+func (in *input) extra() int { return max(len(in.buf)-smallInput, 0) }
 
 // buffered returns how much can be taken without a system call.
 func (in *input) buffered() int { return in.w - in.r }
@@ -73,8 +82,13 @@ func (in *input) buffered() int { return in.w - in.r }
 // them.
 func (in *input) peek(n int) ([]byte, error) {
 	for in.w-in.r < n {
-		if in.r > 0 {
-			in.w = copy(in.buf, in.buf[in.r:in.w])
+		buf := in.buf
+		if len(buf) < inputSize && (n > len(buf) || in.w == len(buf)) {
+			in.buf = make([]byte, inputSize) // the client sends more than a little
+			in.budget.Force(int64(in.extra()))
+		}
+		if in.r > 0 || len(buf) < len(in.buf) {
+			in.w = copy(in.buf, buf[in.r:in.w])
 			in.r = 0
 		}
 		m, err := in.read(in.buf[in.w:])

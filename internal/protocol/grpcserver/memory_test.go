@@ -57,7 +57,7 @@ func TestAnnouncedBytesClaimNoMemory(t *testing.T) {
 		c.check(err)
 		c.check(c.settled())
 	}
-	if got, want := memory.Budget().Used(), int64(calls*(connMemory+callMemory+minPiece)); got > want {
+	if got, want := memory.Budget().Used(), int64(calls*(ConnMemory+callMemory+minPiece)); got > want {
 		t.Errorf("got %d bytes claimed for %d calls that sent 105 bytes each, want %d at most", got, calls, want)
 	}
 }
@@ -174,7 +174,7 @@ func TestMemoryOfUnfinishedCallsIsGivenBack(t *testing.T) {
 			memory := inflight.NewPool(inflight.New(1<<30, 0))
 			s := start(t, Options{Memory: memory})
 			c.act(s.raw(t))
-			wantClaimed(t, memory.Budget(), connMemory)
+			wantClaimed(t, memory.Budget(), ConnMemory+inputSize-smallInput)
 		})
 	}
 }
@@ -193,7 +193,7 @@ func TestMessageIsUnpackedWithinItsLimits(t *testing.T) {
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)
 	zeros := make([]byte, 1<<20)
-	for range 64 {
+	for range 24 {
 		_, _ = z.Write(zeros)
 	}
 	_ = z.Close()
@@ -202,7 +202,7 @@ func TestMessageIsUnpackedWithinItsLimits(t *testing.T) {
 		opt  Options
 		want string
 	}{
-		{"size", Options{MaxUnpacked: 32 << 20}, "larger than max 33554432"},
+		{"size", Options{MaxUnpacked: 20 << 20}, "larger than max 20971520"},
 		{"ratio", Options{MaxRatio: 300}, "larger than max "},
 		{"budget", Options{Memory: inflight.NewPool(inflight.New(16<<20, time.Millisecond))}, "--max-inflight-bytes"},
 	} {

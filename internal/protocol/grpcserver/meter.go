@@ -37,6 +37,13 @@ const (
 	// smallData is how long DATA must be, unless it ends a stream, to cost
 	// nothing.
 	smallData = 64
+	// refusalCost is the work of a call that is refused on its headers.
+	// streamCost is that of a call with a stream of messages, for which one
+	// message pays, and refusedStream that of one which is refused: clients
+	// need few streams.
+	refusalCost   = 100
+	streamCost    = 32
+	refusedStream = 500
 	// walkCost is how many steps along a list cost a point.
 	walkCost = 8
 )

@@ -98,9 +98,21 @@ func (c *conn) header(id uint32, block []byte, endStream bool) error {
 	s, refused, crowded := c.open(id, r, endStream)
 	if refused != nil {
 		c.rejected(refused.reason, refused.status.Message())
+		cost := refusalCost
+		if r.method != nil && r.method.clientStreams {
+			cost = refusedStream
+		}
+		if err := c.charge(cost); err != nil {
+			return err
+		}
 	}
 	if s != nil {
 		c.begin(s, endStream)
+		if s.streams() {
+			if err := c.charge(streamCost); err != nil {
+				return err
+			}
+		}
 	}
 	if crowded {
 		c.throttle()
@@ -170,7 +182,7 @@ func (c *conn) open(id uint32, r *request, endStream bool) (_ *call, _ *refusal,
 	case refusal != nil:
 	case r.timed && r.timeout <= 0:
 		refusal = &refusalDeadline
-	case !c.server.budget().Try(size):
+	case !c.server.budget().Try(size, c.heldLocked()):
 		refusal = refusalMemory(c.server.budget().ErrFull(size))
 	}
 	if refusal != nil {
@@ -189,6 +201,10 @@ func (c *conn) open(id uint32, r *request, endStream bool) (_ *call, _ *refusal,
 		c.widest = 0
 	}
 	c.streams[id] = s
+	c.charged += size
+	if size == streamMemory {
+		c.streamed += size
+	}
 	if m := r.method; m != nil && !m.clientStreams && !endStream {
 		c.receiving.push(s)
 	}
@@ -238,6 +254,9 @@ func (c *conn) run(s *call) {
 	c.mu.Lock()
 	gone := s.ended.Load()
 	s.running, s.handedOver = !gone, !gone
+	if !gone && !s.streams() {
+		c.runs++
+	}
 	s.unlist(listReceive)
 	c.mu.Unlock()
 	if gone {

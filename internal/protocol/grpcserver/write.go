@@ -112,7 +112,10 @@ func (c *conn) sendLocked(s *call, data mem.BufferSlice, compressed bool) error 
 	if compressed {
 		m.prefix[0] = 1
 	}
-	for left := int64(prefixLen + size); left > 0; {
+	left := int64(prefixLen + size)
+	c.unsent += left
+	defer func() { c.unsent -= left }()
+	for left > 0 {
 		if s.ended.Load() {
 			return errCancelled
 		}
@@ -122,6 +125,7 @@ func (c *conn) sendLocked(s *call, data mem.BufferSlice, compressed bool) error 
 		}
 		n := min(left, c.windowLocked(s), c.outWindow, int64(c.settings.maxFrame))
 		c.sentLocked(s, n)
+		c.unsent -= n
 		left -= n
 		s.sending = left > 0
 		c.out.settle(h2.AppendHeader(c.out.buf, int(n), http2.FrameData, 0, s.id))

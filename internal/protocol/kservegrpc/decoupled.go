@@ -39,7 +39,7 @@ func (d *decoupled) infer(v *engine.Version) (err error) {
 		case resp.Err != nil:
 			return d.fail(v, resp.Err, final)
 		}
-		out, err := d.server.encoder.stream(reply{resp: resp, id: d.m.id, final: finalMark(final)})
+		out, err := d.server.encoder.stream(reply{resp: resp, id: d.m.id, final: finalMark(final)}, d.room.bytes.Load())
 		if err != nil {
 			return d.fail(v, err, final)
 		}

@@ -69,14 +69,14 @@ type encoder struct {
 // the limit, or when there is no memory for it.
 func (x encoder) infer(r reply) (*encoded, error) {
 	size := r.size()
-	return x.claim(size, r.append)
+	return x.claim(size, 0, r.append)
 }
 
 // stream returns r as the infer_response of a ModelStreamInferResponse. It
-// fails as infer does.
-func (x encoder) stream(r reply) (*encoded, error) {
+// fails as infer does. The stream holds so many bytes already.
+func (x encoder) stream(r reply, held int64) (*encoded, error) {
 	inner := r.size()
-	return x.claim(sizeMessage(inner), func(b []byte) []byte {
+	return x.claim(sizeMessage(inner), held, func(b []byte) []byte {
 		return r.append(appendHead(b, 2, inner))
 	})
 }
@@ -93,11 +93,11 @@ func (x encoder) streamError(r reply, text string) *encoded {
 }
 
 // claim lends write a buffer of size bytes, if that is within the limits.
-func (x encoder) claim(size int, write func([]byte) []byte) (*encoded, error) {
+func (x encoder) claim(size int, held int64, write func([]byte) []byte) (*encoded, error) {
 	if err := checkSize(size, x.limit); err != nil {
 		return nil, err
 	}
-	buf, err := x.memory.Claim(size, 0)
+	buf, err := x.memory.Claim(size, held)
 	if err != nil {
 		return nil, err
 	}

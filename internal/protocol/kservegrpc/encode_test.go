@@ -77,7 +77,7 @@ func TestEncodeWritesWhatTheStandardCodecReads(t *testing.T) {
 		t.Errorf("unary (-want +got):\n%s", diff)
 	}
 
-	e, err = all.stream(reply{resp: fullResponse(), id: "id", final: finalTrue})
+	e, err = all.stream(reply{resp: fullResponse(), id: "id", final: finalTrue}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

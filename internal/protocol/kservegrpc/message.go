@@ -113,20 +113,8 @@ func (m *message) decode(data mem.BufferSlice, budget *inflight.Budget) error {
 		}
 	}
 	m.params = latest(m.params)
-	return m.claimLists()
+	return nil
 }
-
-// claimLists claims the memory of lists that are unusually long.
-func (m *message) claimLists() error {
-	n := cap(m.params) + cap(m.inputs) + cap(m.outputs) + cap(m.raw) + cap(m.tensorParams) + cap(m.contents) + cap(m.pieces)
-	if n <= maxKept {
-		return nil
-	}
-	return m.req.Claim.Acquire(int64(n) * entrySize)
-}
-
-// entrySize is roughly what an entry of a list takes.
-const entrySize = 128
 
 // field reads one field of the message.
 func (m *message) field(s *segments, num protowire.Number, typ protowire.Type) error {
@@ -143,7 +131,7 @@ func (m *message) field(s *segments, num protowire.Number, typ protowire.Type) e
 			return errWire
 		}
 		m.raw = append(m.raw, d)
-		return checkEntries(len(m.raw))
+		return m.checkEntries(len(m.raw))
 	}
 	b, ok := s.bytes()
 	if !ok {
@@ -158,7 +146,7 @@ func (m *message) field(s *segments, num protowire.Number, typ protowire.Type) e
 	case 3:
 		m.id, err = text(b)
 	case 4:
-		m.params, err = appendParam(m.params, b)
+		m.params, err = m.param(m.params, b)
 	case 5:
 		err = m.input(b)
 	case 6:
@@ -170,17 +158,19 @@ func (m *message) field(s *segments, num protowire.Number, typ protowire.Type) e
 // An empty entry of a list takes two bytes on the wire and a hundred here. These
 // bounds keep a message from taking many times its size in memory.
 const (
-	maxEntries = 1 << 16
+	maxEntries = 1 << 14
 	maxDims    = 1 << 10
 )
 
 var errTooMany = errors.New("the message has too many tensors, parameters or dimensions")
 
-func checkEntries(n int) error {
+// checkEntries says whether a list may have n entries, the last of which has just
+// come.
+func (m *message) checkEntries(n int) error {
 	if n > maxEntries {
 		return errTooMany
 	}
-	return nil
+	return m.req.ClaimEntry(n)
 }
 
 // input reads an InferInputTensor.
@@ -214,11 +204,11 @@ func (m *message) input(b []byte) error {
 			case 3:
 				m.dims, err = appendDims(m.dims, v)
 			case 4:
-				m.tensorParams, err = appendParam(m.tensorParams, v)
+				m.tensorParams, err = m.param(m.tensorParams, v)
 			case 5:
 				in.has = true
 				m.contents = append(m.contents, v)
-				if err = checkEntries(len(m.contents)); err == nil {
+				if err = m.checkEntries(len(m.contents)); err == nil {
 					err = in.counts.add(v)
 				}
 			}
@@ -232,7 +222,7 @@ func (m *message) input(b []byte) error {
 	in.params = latest(m.tensorParams[params:len(m.tensorParams):len(m.tensorParams)])
 	in.contents = m.contents[contents:len(m.contents):len(m.contents)]
 	m.inputs = append(m.inputs, in)
-	return checkEntries(len(m.inputs))
+	return m.checkEntries(len(m.inputs))
 }
 
 // output reads an InferRequestedOutputTensor.
@@ -250,7 +240,7 @@ func (m *message) output(b []byte) error {
 			out.name, rest, err = takeString(rest)
 		case num == 2 && typ == protowire.BytesType:
 			if v, rest, err = takeBytes(rest); err == nil {
-				m.tensorParams, err = appendParam(m.tensorParams, v)
+				m.tensorParams, err = m.param(m.tensorParams, v)
 			}
 		default:
 			rest, err = skipValue(num, typ, rest)
@@ -262,7 +252,7 @@ func (m *message) output(b []byte) error {
 	}
 	out.params = latest(m.tensorParams[params:len(m.tensorParams):len(m.tensorParams)])
 	m.outputs = append(m.outputs, out)
-	return checkEntries(len(m.outputs))
+	return m.checkEntries(len(m.outputs))
 }
 
 // appendDims appends the dimensions of a packed shape.

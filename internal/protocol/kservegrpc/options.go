@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"shoal/internal/inflight"
+	"shoal/internal/protocol/grpcserver"
 	"shoal/internal/reject"
 )
 
@@ -61,6 +62,9 @@ type Options struct {
 	Rejects *reject.Counter
 	Log     *slog.Logger // nil logs nothing
 }
+
+// ConnMemory is what a connection takes besides its calls.
+const ConnMemory = grpcserver.ConnMemory
 
 // Keepalive says how connections are kept and ended.
 type Keepalive struct {

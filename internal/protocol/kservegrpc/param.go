@@ -14,9 +14,9 @@ type param struct {
 	set bool
 }
 
-// appendParam appends an entry of a map of parameters.
-func appendParam(dst []param, b []byte) ([]param, error) {
-	if err := checkEntries(len(dst)); err != nil {
+// param appends an entry of a map of parameters.
+func (m *message) param(dst []param, b []byte) ([]param, error) {
+	if err := m.checkEntries(len(dst)); err != nil {
 		return dst, err
 	}
 	dst = append(dst, param{})

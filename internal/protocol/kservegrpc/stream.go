@@ -295,5 +295,5 @@ func (st *inferStream) try(m *message, v *engine.Version, at *infer.Response) (o
 		}
 		return nil, err
 	}
-	return st.server.encoder.stream(reply{resp: &m.req.Response, id: m.id, final: finalTrue})
+	return st.server.encoder.stream(reply{resp: &m.req.Response, id: m.id, final: finalTrue}, st.room.bytes.Load())
 }

@@ -5,6 +5,7 @@ import (
 	"net"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/valyala/fasthttp"
@@ -23,6 +24,7 @@ type body struct {
 	b      []byte
 	buf    *[]byte // what b is a part of, nil when there is none
 	memory *inflight.Pool
+	holds  *atomic.Int64 // what its connection holds; nil for a body of our own
 }
 
 var bodies = sync.Pool{New: func() any { return new(body) }}
@@ -61,6 +63,7 @@ const (
 // limit. One that the memory budget has no room for fails, too.
 func receive(ctx *fasthttp.RequestCtx, c *conn, limit int64, tooLarge sizeError) (*body, error) {
 	p := newBody(c.server.opt.Memory)
+	p.holds = &c.holds
 	stream := ctx.RequestBodyStream()
 	if stream == nil {
 		return p, nil
@@ -77,6 +80,7 @@ func receive(ctx *fasthttp.RequestCtx, c *conn, limit int64, tooLarge sizeError)
 		return nil, bodyError(err)
 	}
 	c.unread = false
+	c.holds.Store(0)                   // the model is waited for from here on
 	if ctx.Request.Header.IsHTTP11() { // else there are no interim responses
 		c.half.wait()
 	}
@@ -169,6 +173,9 @@ func (p *body) move(buf *[]byte) {
 		p.memory.Put(p.buf)
 	}
 	p.b, p.buf = next, buf
+	if p.holds != nil {
+		p.holds.Store(int64(cap(next)))
+	}
 }
 
 // chunkLeft returns fasthttp's count of bytes that the current chunk still has.

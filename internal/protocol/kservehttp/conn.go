@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"shoal/internal/connlimit"
 	"shoal/internal/infer"
 	"shoal/internal/inflight"
 	"shoal/internal/reject"
@@ -61,8 +62,10 @@ type conn struct {
 	id     uint64
 	ctx    *infer.Caller // ends with the connection; requests on it run under it
 	state  atomic.Int32
-	// idleSince is when the connection began to wait for a request.
+	// idleSince is when the connection began to wait for its client, and reading
+	// says that it does within a request.
 	idleSince atomic.Int64
+	reading   atomic.Bool
 	half      halfClose
 
 	phase    phase
@@ -72,6 +75,9 @@ type conn struct {
 	bodyFrom time.Time      // when a stretch of the body began
 	bodySize int64          // what has been read of it since
 	head     []byte         // how the current request begins, should it be malformed
+	holds    atomic.Int64   // memory that is held while the client is waited for
+	moved    atomic.Int64   // bytes that were read and written
+	used     atomic.Bool    // a request was answered on it
 	claim    inflight.Claim // of an answer that is being written
 	mute     bool           // nothing is written any more
 	unread   bool           // the client may still be sending what nobody will read
@@ -87,10 +93,22 @@ func (c *conn) Read(p []byte) (int, error) {
 			c.headBy = time.Now().Add(c.server.opt.HeaderTimeout)
 		}
 		c.readUntil(c.headBy)
+		return c.readMore(p)
 	case phaseBody:
 		return c.readBody(p)
 	}
 	return c.Conn.Read(p)
+}
+
+// readMore reads more of a request. Others can tell that the client is waited
+// for.
+func (c *conn) readMore(p []byte) (int, error) {
+	c.reading.Store(true)
+	n, err := c.Conn.Read(p)
+	c.reading.Store(false)
+	c.moved.Add(int64(n))
+	c.idleSince.Store(time.Now().UnixNano())
+	return n, err
 }
 
 // SetReadDeadline implements net.Conn. Deadlines are c's own business: fasthttp
@@ -123,7 +141,7 @@ func (c *conn) readBody(p []byte) (int, error) {
 	} else {
 		c.readWithin(now, stall)
 	}
-	n, err := c.Conn.Read(p)
+	n, err := c.readMore(p)
 	if c.bodySize += int64(n); earned > stall {
 		c.bodyFrom = time.Time{} // a stretch that was fast earns the next nothing
 	}
@@ -134,6 +152,7 @@ func (c *conn) readBody(p []byte) (int, error) {
 func (c *conn) readFirst(p []byte) (int, error) {
 	// Whatever was answered is written by now, or nothing would be read.
 	c.claim.Release()
+	c.holds.Store(0)
 	c.state.CompareAndSwap(connBusy, connIdle)
 	if c.server.closing.Load() {
 		return 0, io.EOF
@@ -183,6 +202,7 @@ func (c *conn) Write(p []byte) (int, error) {
 		c.writeWithin(c.server.opt.StallTimeout)
 		n, err := c.Conn.Write(p[done:min(len(p), done+writeStep)])
 		done += n
+		c.moved.Add(int64(n))
 		if err != nil || done == len(p) {
 			if isTimeout(err) {
 				c.closedBy(reject.WriteTimeout)
@@ -198,6 +218,15 @@ func (c *conn) writeWithin(d time.Duration) {
 		c.writeBy = by
 		c.Conn.SetWriteDeadline(by)
 	}
+}
+
+// Waiting implements inflight.Holder.
+func (c *conn) Waiting() (bytes, moved int64) { return c.holds.Load(), c.moved.Load() }
+
+// Evict implements inflight.Holder.
+func (c *conn) Evict() {
+	c.closedBy(reject.MaxMemory)
+	c.kill(false)
 }
 
 // target returns what the current request is for. uri is what fasthttp made of
@@ -242,13 +271,20 @@ func (c *conn) linger() {
 func (c *conn) hangUp() { c.ctx.Leave() }
 
 // IdleSince implements connlimit.Conn.
-func (c *conn) IdleSince() (int64, bool) { return c.idleSince.Load(), c.state.Load() == connIdle }
+func (c *conn) IdleSince() (int64, bool) {
+	since := c.idleSince.Load()
+	if !c.used.Load() {
+		since -= connlimit.Unused
+	}
+	return since, c.state.Load() == connIdle || c.reading.Load()
+}
 
 // CloseIdle implements connlimit.Conn.
 func (c *conn) CloseIdle() bool {
-	if !c.state.CompareAndSwap(connIdle, connClosed) {
+	if !c.state.CompareAndSwap(connIdle, connClosed) && !c.reading.Load() {
 		return false
 	}
+	c.state.Store(connClosed)
 	c.ctx.Leave()
 	c.Conn.Close()
 	return true

@@ -184,23 +184,29 @@ func TestCloseDoesNotWaitBeyondItsContext(t *testing.T) {
 }
 
 func TestOneConnectionTooManyIsTurnedAway(t *testing.T) {
-	addr := start(t, startEngine(t, oddModels), Options{MaxConnections: 1})
+	g := newGate()
+	addr := start(t, startEngine(t, fakeModel, g), Options{MaxConnections: 1})
 	c := dial(t, "tcp", addr)
-	r := bufio.NewReader(c)
-	send(t, c, []byte("GET /v2 HTTP/1.1\r\nHost: x\r\n\r\n"))
-	if resp, _ := readAnswer(t, r); resp == nil || resp.StatusCode != 200 {
-		t.Fatalf("first connection: got %v, want 200", resp)
-	}
-	send(t, c, []byte("POST /v2/models/var/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n"))
-	if resp, _ := readAnswer(t, r); resp == nil || resp.StatusCode != 100 { // it is being served
-		t.Fatalf("first connection: got %v, want 100", resp)
-	}
+	send(t, c, fakeRequest)
+	<-g.running
+	defer func() { g.open <- struct{}{} }()
 	resp, body := readAnswer(t, bufio.NewReader(dial(t, "tcp", addr)))
 	if resp == nil || resp.StatusCode != 503 || !strings.Contains(string(body), "--http-max-connections") {
 		t.Errorf("second connection: got %v %s, want 503 that names the flag", resp, body)
 	}
-	c.Close()
-	eventually(t, "a connection is taken again", func() bool {
+}
+
+// TestUnfinishedRequestMakesRoomForANewConnection: a client that does not send
+// on is as good as idle.
+func TestUnfinishedRequestMakesRoomForANewConnection(t *testing.T) {
+	addr := start(t, startEngine(t, oddModels), Options{MaxConnections: 1})
+	c := dial(t, "tcp", addr)
+	r := bufio.NewReader(c)
+	send(t, c, []byte("POST /v2/models/var/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n"))
+	if resp, _ := readAnswer(t, r); resp == nil || resp.StatusCode != 100 { // it is being served
+		t.Fatalf("first connection: got %v, want 100", resp)
+	}
+	eventually(t, "the new connection is served", func() bool {
 		resp, _ := exchange(t, addr, []byte("GET /v2 HTTP/1.1\r\nHost: x\r\n\r\n"))
 		return resp != nil && resp.StatusCode == 200
 	})

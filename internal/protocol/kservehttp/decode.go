@@ -80,10 +80,7 @@ func (d *decoder) decode(json, binary []byte) error {
 	if !d.document() {
 		return errSyntax(d.fault, d.at)
 	}
-	if d.err != nil {
-		return d.err
-	}
-	return d.r.ClaimLists()
+	return d.err
 }
 
 // found records a fault in what the JSON says, unless an earlier one is known.

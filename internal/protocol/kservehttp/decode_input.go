@@ -51,7 +51,7 @@ type inputFields struct {
 // outputs a request may name.
 const (
 	maxRank    = 256
-	maxTensors = 1 << 16
+	maxTensors = 1 << 14
 )
 
 func (d *decoder) input() bool {
@@ -176,6 +176,9 @@ func (d *decoder) finishInput() error {
 	}
 	if len(d.r.Inputs) == maxTensors {
 		return status.Errorf(status.InvalidArgument, "the request has more than %d inputs", maxTensors)
+	}
+	if err := d.r.ClaimEntry(len(d.r.Inputs)); err != nil {
+		return err
 	}
 	to := d.r.AddInput()
 	to.Name, to.Type, to.Shape, to.Data, to.From = in.nameText, in.typed, in.dims, infer.Data{First: data}, from

@@ -23,6 +23,9 @@ func (d *decoder) output() bool {
 	if err == nil && len(d.r.Outputs) == maxTensors {
 		err = status.Errorf(status.InvalidArgument, "the request names more than %d outputs", maxTensors)
 	}
+	if err == nil {
+		err = d.r.ClaimEntry(len(d.r.Outputs))
+	}
 	if err == nil && d.out.region.name != absent {
 		d.out.want.To, err = d.place(&d.out.region)
 	}

@@ -101,6 +101,8 @@ func (h *handler) finish(ctx *fasthttp.RequestCtx, c *conn) {
 	if p := recover(); p != nil {
 		h.fail(ctx, panicError(p))
 	}
+	c.used.Store(true)
+	c.holds.Store(int64(max(ctx.Response.Header.ContentLength(), 0)))
 	if !ctx.Response.IsBodyStream() {
 		if err := c.claim.Acquire(int64(len(ctx.Response.Body()))); err != nil {
 			h.fail(ctx, err)

@@ -8,7 +8,6 @@ import (
 
 	"shoal/internal/infer"
 	"shoal/internal/reject"
-	"shoal/internal/status"
 )
 
 // accept serves every connection that l takes, each by a goroutine of its own,
@@ -42,13 +41,11 @@ func (s *Server) accept(l net.Listener) {
 func (s *Server) serve(c *conn) {
 	defer s.forget(c)
 	budget := s.opt.Memory.Budget()
-	size := int64(s.opt.MaxHeaderSize) + connMemory
-	if err := budget.Acquire(size, 0); err != nil {
-		s.turnAway(c.Conn, reject.MaxMemory, status.Public(err))
-		_ = c.Close()
-		return
-	}
+	size := s.opt.ConnMemory()
+	budget.Force(size)
 	defer budget.Release(size)
+	budget.Register(c)
+	defer budget.Unregister(c)
 	c.claim = budget.Claim()
 	defer c.claim.Release()
 	_ = s.http.ServeConn(c) // what matters of its end is reported where it is known
@@ -80,9 +77,6 @@ func (s *Server) admit(nc net.Conn) *conn {
 	s.watch.add(c)
 	return c
 }
-
-// connMemory is what a connection takes besides its headers.
-const connMemory = 16 << 10
 
 // turnAway answers a client whose connection is not taken. Its request is not
 // read.

@@ -53,6 +53,11 @@ type Options struct {
 	probeAfter time.Duration // see halfClose
 }
 
+// ConnMemory returns what a connection takes besides its requests. It counts
+// against the budget and is never refused: whoever serves bounds the connections
+// by it.
+func (o *Options) ConnMemory() int64 { return int64(cmp.Or(o.MaxHeaderSize, 16<<10)) + 16<<10 }
+
 // withDefaults fills in what is zero.
 func (o Options) withDefaults() Options {
 	o.MaxInputSize = cmp.Or(o.MaxInputSize, 64<<20)

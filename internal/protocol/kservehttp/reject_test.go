@@ -116,16 +116,15 @@ func TestWhatStoppingRefusesIsNotReady(t *testing.T) {
 }
 
 func TestClosedConnectionsAreCountedByTheirLimit(t *testing.T) {
-	e := startEngine(t, oddModels)
+	g := newGate()
+	e := startEngine(t, fakeModel, g)
 	rejects := newRejects(e)
 	addr := start(t, e, Options{MaxConnections: 1, IdleTimeout: 200 * time.Millisecond, Rejects: rejects})
 	first := dial(t, "tcp", addr)
-	send(t, first, []byte("POST /v2/models/var/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n"))
-	if _, err := first.Read(make([]byte, 1)); err != nil { // the server has the request
-		t.Fatal(err)
-	}
+	send(t, first, fakeRequest)
+	<-g.running
 	exchange(t, addr, []byte("GET /v2 HTTP/1.1\r\nHost: x\r\n\r\n"))
-	send(t, first, []byte("{}"))
+	g.open <- struct{}{}
 	if _, err := io.Copy(io.Discard, first); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,75 @@
+package inflight
+
+import (
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A client is a holder that moves so many bytes each time it is looked at.
+type client struct {
+	budget *Budget
+	holds  int64
+	rate   int64 // bytes per second
+	start  time.Time
+
+	evicted atomic.Bool
+}
+
+func (c *client) Waiting() (bytes, moved int64) {
+	return c.holds, c.rate * int64(time.Since(c.start)) / int64(time.Second)
+}
+
+func (c *client) Evict() {
+	c.evicted.Store(true)
+	c.budget.Unregister(c)
+	c.budget.Release(c.holds)
+}
+
+// hold has a client hold bytes of the budget, at a rate.
+func hold(t *testing.T, b *Budget, bytes, rate int64) *client {
+	t.Helper()
+	c := &client{budget: b, holds: bytes, rate: rate, start: time.Now()}
+	mustAcquire(t, b, bytes, 0)
+	b.Register(c)
+	return c
+}
+
+func TestSlowHoldersGiveWayToClaimsThatWait(t *testing.T) {
+	const mib = 1 << 20
+	synctest.Test(t, func(t *testing.T) {
+		b := New(64*mib, 0)
+		stopped := hold(t, b, 8*mib, 0)
+		trickling := hold(t, b, 20*mib, 1000)
+		fast := hold(t, b, 24*mib, 20*mib)
+		start := time.Now()
+		mustAcquire(t, b, 16*mib, 0)
+		if got := time.Since(start); got > 3*reliefTick {
+			t.Errorf("the claim waited %v, want %v at most", got, 3*reliefTick)
+		}
+		if !trickling.evicted.Load() || stopped.evicted.Load() || fast.evicted.Load() {
+			t.Errorf("ended: trickling %v, stopped %v, fast %v; want only the larger of the slow ones",
+				trickling.evicted.Load(), stopped.evicted.Load(), fast.evicted.Load())
+		}
+		mustAcquire(t, b, 12*mib, 0)
+		if !stopped.evicted.Load() || fast.evicted.Load() {
+			t.Errorf("ended: stopped %v, fast %v; want the slow one", stopped.evicted.Load(), fast.evicted.Load())
+		}
+		wantRefused(t, b.Acquire(24*mib, 0)) // nobody is slow any more
+		b.relief.Wait()
+	})
+}
+
+func TestSmallHoldersAreLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(8<<20, 0)
+		small := hold(t, b, leastEvicted-1, 0)
+		mustAcquire(t, b, 6<<20, 0)
+		wantRefused(t, b.Acquire(2<<20, 0))
+		if small.evicted.Load() {
+			t.Error("a holder of little was ended")
+		}
+		b.relief.Wait()
+	})
+}

@@ -1,0 +1,18 @@
+package grpcserver
+
+import "shoal/internal/reject"
+
+// Waiting implements inflight.Holder. Calls with a stream of messages count as
+// waiting: they may never send one.
+func (c *conn) Waiting() (bytes, moved int64) {
+	c.mu.Lock()
+	bytes = c.arriving + c.unsent + int64(c.out.size) + c.streamed
+	c.mu.Unlock()
+	return bytes, c.in.total.Load() + c.written.Load()
+}
+
+// Evict implements inflight.Holder.
+func (c *conn) Evict() {
+	c.server.opt.Rejects.Closed(reject.GRPC, reject.MaxMemory, c.nc.RemoteAddr(), "memory was short and the client slow")
+	go c.end() // it may have to wait for a write
+}
