@@ -13,9 +13,6 @@ import (
 	"shoal/bench/internal/peer"
 )
 
-// descriptors names the test among the classes.
-const descriptors = "descriptors"
-
 // TestHealthAnswersWhenDescriptorsAreUsedUp opens more connections than the
 // server may have files, to both ports, and asks for health and metrics over new
 // connections.
