@@ -27,6 +27,7 @@ func TestEveryClassIsHeld(t *testing.T) {
 // against grpc-go's own server.
 func TestFloodsCostNoMoreThanWithGRPCGo(t *testing.T) {
 	s := newStage(t)
+	s.budget = floodBudget
 	r, err := startReference()
 	if err != nil {
 		t.Fatal(err)
