@@ -33,7 +33,7 @@ func (f *serveFlags) fitDescriptors(log *slog.Logger) {
 		return
 	}
 	f.http.maxConnections, f.grpc.maxConnections = max(fitHTTP, 1), max(fitGRPC, 1)
-	log.Warn("connections are limited by the limit of open files (ulimit -n); raise it to allow as many as the flags do",
+	log.Info("connections are limited by the limit of open files (ulimit -n); raise it to allow as many as the flags do",
 		"open_files", files.Cur, "http", fitHTTP, "grpc", fitGRPC)
 }
 

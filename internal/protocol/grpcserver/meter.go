@@ -41,7 +41,7 @@ const (
 	// streamCost is that of a call with a stream of messages, for which one
 	// message pays, and refusedStream that of one which is refused: clients
 	// need few streams.
-	refusalCost   = 100
+	refusalCost   = 2
 	streamCost    = 32
 	refusedStream = 500
 	// walkCost is how many steps along a list cost a point.
