@@ -55,7 +55,7 @@ func (s *Stream) pop() (queued, bool) {
 	s.queue = s.queue[1:]
 	s.bytes -= q.size
 	s.budget.Release(q.size)
-	s.taken++
+	s.earned += earn(q.size)
 	if s.room != nil && s.bytes <= s.limit/waitPart {
 		close(s.room)
 		s.room = nil

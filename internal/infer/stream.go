@@ -31,7 +31,9 @@ type Stream struct {
 	queue    []queued
 	bytes    int64
 	room     chan struct{} // closed when bytes fell below the mark; nil when nobody waits
-	taken    int           // how many responses the client has taken
+	waited   bool          // a sender has waited with patience
+	left     time.Duration // how much of it is left
+	earned   time.Duration // what the client has earned of it since
 	index    int           // of the next response
 	from     time.Time     // when work on it began
 	finished bool          // the sender is done
@@ -219,7 +221,7 @@ func (s *Stream) push(q queued) {
 // client wants no more.
 func (s *Stream) Wait() error {
 	for {
-		room, _, err := s.look()
+		room, err := s.look()
 		if room == nil || err != nil {
 			return err
 		}
@@ -230,45 +232,62 @@ func (s *Stream) Wait() error {
 	}
 }
 
-// WaitWhileRead is Wait for a sender whom others wait for: it also returns when
-// the client has taken nothing for so long. What is sent then may end the stream.
+// WaitWhileRead is Wait for a sender whom others wait for: all its waits together
+// last no longer than patience, of which the client earns back a second with each
+// megabyte that it takes. After that it returns at once, and what is sent then may
+// end the stream.
 func (s *Stream) WaitWhileRead(patience time.Duration) error {
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	before := -1 // how much the client had taken when the timer was set
 	for {
-		room, taken, err := s.look()
+		room, err := s.look()
 		if room == nil || err != nil {
 			return err
 		}
-		if before < 0 {
-			before = taken
+		left := s.patience(patience)
+		if left <= 0 {
+			return nil
 		}
+		begin := time.Now()
+		timer := time.NewTimer(left)
 		select {
 		case <-room:
 		case <-s.gone:
 		case <-timer.C:
-			if _, taken, _ = s.look(); taken == before {
-				return nil
-			}
-			before = taken
-			timer.Reset(patience)
 		}
+		timer.Stop()
+		s.mu.Lock()
+		s.left -= time.Since(begin)
+		s.mu.Unlock()
 	}
 }
 
-// look returns what is closed when there is room, nil when there is, and how many
-// responses the client has taken. It fails when the client wants no more.
-func (s *Stream) look() (room <-chan struct{}, taken int, err error) {
+// patience returns how long a sender may still wait for the client, of so much at
+// first.
+func (s *Stream) patience(most time.Duration) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.waited {
+		s.waited, s.left = true, most
+	}
+	s.left = min(s.left+s.earned, most)
+	s.earned = 0
+	return s.left
+}
+
+// earn returns the patience that a client has for taking n bytes.
+func earn(n int64) time.Duration { return time.Duration(n) * time.Second >> 20 }
+
+// look returns what is closed when there is room, nil when there is. It fails when
+// the client wants no more.
+func (s *Stream) look() (room <-chan struct{}, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.why != nil || s.bytes <= s.limit/waitPart {
-		return nil, s.taken, s.why
+		return nil, s.why
 	}
 	if s.room == nil {
 		s.room = make(chan struct{})
 	}
-	return s.room, s.taken, nil
+	return s.room, nil
 }
 
 // waitPart is the part of a stream's room that a sender who waits keeps to. The

@@ -133,15 +133,50 @@ func TestStreamWaitWhileReadEndsWithAClientThatDoesNotRead(t *testing.T) {
 		waited := make(chan error, 1)
 		go func() { waited <- s.WaitWhileRead(10 * time.Second) }()
 		time.Sleep(7 * time.Second)
-		if _, _, err := s.Next(t.Context()); err != nil { // it reads, so it has 10 s from when that is seen
+		if _, _, err := s.Next(t.Context()); err != nil { // it reads an eighth of a megabyte
 			t.Fatal(err)
 		}
 		if err := <-waited; err != nil {
 			t.Errorf("got %v, want nil", err)
 		}
-		if got, want := time.Since(begin), 20*time.Second; got != want {
-			t.Errorf("waited %v, want %v", got, want)
+		if got := time.Since(begin); got < 10*time.Second || got > 10200*time.Millisecond {
+			t.Errorf("waited %v, want 10 s and an eighth", got)
 		}
+	})
+}
+
+// TestStreamDoesNotHoldItsSenderUpForASlowClient plays a client that takes 300 KB
+// every five seconds.
+func TestStreamDoesNotHoldItsSenderUpForASlowClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := infer.NewStream(16<<20, ignore)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case <-time.After(5 * time.Second):
+				}
+				if resp, _, err := s.Next(ctx); err != nil || resp == nil {
+					return
+				}
+			}
+		}()
+		begin := time.Now()
+		var err error
+		for err == nil { // until the stream is ended for its slow client
+			if err = s.WaitWhileRead(10 * time.Second); err == nil {
+				err = s.Send(sized(300<<10, nil), false)
+			}
+		}
+		if got := time.Since(begin); got > 12*time.Second {
+			t.Errorf("the sender was held up for %v, want 12 s at most", got)
+		}
+		cancel()
+		<-done
 	})
 }
 

@@ -131,7 +131,7 @@ func (l *link) room(payload []byte) error {
 	return nil
 }
 
-// patience is how long a model is held up by a client that reads nothing. Other
+// patience is how long a model is held up by a client that reads slowly. Other
 // requests may be waiting for the model.
 const patience = 10 * time.Second
 
