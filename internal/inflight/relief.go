@@ -26,6 +26,9 @@ const (
 	// leastEvicted are left alone.
 	slowTurnover = 4 * time.Second
 	leastEvicted = 16 << 10
+	// slowFor is how long a holder is watched before it is called slow: on a
+	// busy machine good clients pause, too.
+	slowFor = 500 * time.Millisecond
 	// mostEvicted is how many are ended in one tick.
 	mostEvicted = 32
 )
@@ -106,12 +109,16 @@ func (b *Budget) slow(now time.Time, first bool) []Holder {
 	seen := make([]pace, len(holders))
 	for i, h := range holders { // without the mutex: a holder may be busy
 		bytes, moved := h.Waiting()
-		seen[i] = pace{moved, now}
-		if first || paces[i].at.IsZero() || bytes < leastEvicted {
-			continue
-		}
-		if isSlow(bytes, moved-paces[i].moved, now.Sub(paces[i].at)) {
+		elapsed := now.Sub(paces[i].at)
+		seen[i] = paces[i]
+		switch {
+		case first || paces[i].at.IsZero() || bytes < leastEvicted:
+			seen[i] = pace{moved, now}
+		case elapsed < slowFor:
+		case isSlow(bytes, moved-paces[i].moved, elapsed):
 			found = append(found, slowHolder{h, bytes})
+		default:
+			seen[i] = pace{moved, now}
 		}
 	}
 	b.mu.Lock()
