@@ -143,4 +143,5 @@ type Run struct {
 	Busy       int
 	Start, End time.Time
 	Failed     bool
+	Batch      *infer.Batch // with the requests; only until Observe returns
 }

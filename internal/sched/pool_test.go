@@ -248,7 +248,7 @@ func playReal(t *testing.T, s schedule) []string {
 		for range s.instances {
 			all = append(all, &timedInstance{d, &mu})
 		}
-		b, err := startBatcher(s.cfg, all, &counting{}, newRuntimeTimer, func() (pauser, error) { return sleepPauser{}, nil })
+		b, err := startBatcher(s.cfg, all, &counting{}, newRuntimeTimer, func() (pauser, error) { return make(chanPauser, 1), nil })
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -116,7 +116,7 @@ func (f *former) finish(bt *batch, failed bool) {
 	if f.learns {
 		at := slices.IndexFunc(f.running, func(r Running) bool { return r.at == i })
 		f.running = slices.Delete(f.running, at, at+1)
-		f.policy.Observe(Run{Rows: bt.rows, Requests: len(bt.entries), Busy: bt.busy, Start: t.Start, End: t.End, Failed: failed})
+		f.policy.Observe(Run{Rows: bt.rows, Requests: len(bt.entries), Busy: bt.busy, Start: t.Start, End: t.End, Failed: failed, Batch: &bt.run})
 	}
 	f.free(i, t.End)
 	i.ticket.Release()

@@ -1,0 +1,202 @@
+package sched
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"shoal/internal/backend"
+	"shoal/internal/infer"
+	"shoal/internal/race"
+)
+
+const us = time.Microsecond
+
+func TestCostsInterpolateAndFollow(t *testing.T) {
+	var c costs
+	if got := c.of(4, 1); got != 0 {
+		t.Errorf("nothing seen: got %v, want 0", got)
+	}
+	c.observe(4, 1, 10*ms)
+	if got := c.of(32, 1); got != 10*ms {
+		t.Errorf("one size seen: got %v for a larger one, want the same, so that it is tried", got)
+	}
+	c.observe(16, 1, 22*ms)
+	for rows, want := range map[int]time.Duration{4: 10 * ms, 10: 16 * ms, 16: 22 * ms, 1: 7 * ms, 20: 26 * ms} {
+		if got := c.of(rows, 1); got != want {
+			t.Errorf("%d rows: got %v, want %v", rows, got, want)
+		}
+	}
+	if got := c.of(16, 3); got != 22*ms {
+		t.Errorf("three busy, not seen: got %v, want what one takes, 22ms", got)
+	}
+	for range 60 {
+		c.observe(16, 2, 30*ms)
+	}
+	for range 60 {
+		c.observe(16, 2, 40*ms)
+	}
+	if got := c.of(16, 2); got < 39*ms || got > 40*ms {
+		t.Errorf("a model that became slower: got %v, want nearly 40ms", got)
+	}
+	if got := c.of(16, 1); got != 22*ms {
+		t.Errorf("one busy: got %v, want 22ms as before", got)
+	}
+}
+
+func TestSizesOfCostsAscend(t *testing.T) {
+	last := -1
+	for rows := 1; rows < 1<<17; rows++ {
+		i := sizeIndex(rows)
+		if i < last || i > last+1 {
+			t.Fatalf("%d rows: got point %d after %d, want each in turn", rows, i, last)
+		}
+		last = i
+	}
+}
+
+func TestReturnsTellLoopsFromOthers(t *testing.T) {
+	var loop, stream returns
+	at := epoch
+	for range 200 {
+		back := &infer.Request{Queued: at.Add(300 * us)}
+		late := &infer.Request{Queued: at.Add(9 * ms)}
+		at = at.Add(10 * ms)
+		loop.observe([]*infer.Request{back}, at, 2*ms)
+		stream.observe([]*infer.Request{late}, at, 2*ms)
+	}
+	if loop.back < 0.9 || stream.back > 0.1 {
+		t.Errorf("got shares of %v and %v that return, want nearly all and none", loop.back, stream.back)
+	}
+	if got := loop.within(0.95); got < 300*us || got > 360*us {
+		t.Errorf("got a return within %v, want 300us or little more", got)
+	}
+}
+
+// chanPauser is a pauser for bubbles that can be woken.
+type chanPauser chan struct{}
+
+func (p chanPauser) pause(d time.Duration) {
+	select {
+	case <-p:
+	case <-time.After(d):
+		select {
+		case <-p:
+		default:
+		}
+	}
+}
+
+func (p chanPauser) wake() {
+	select {
+	case p <- struct{}{}:
+	default:
+	}
+}
+
+func (chanPauser) close() {}
+
+// TestBatcherWithAutoRunsWhatAVirtualOneDoes plays random schedules to one instance:
+// of several, which is the first at one time is anybody's guess.
+func TestBatcherWithAutoRunsWhatAVirtualOneDoes(t *testing.T) {
+	rng := rand.New(rand.NewPCG(9, 10))
+	for n := range 200 {
+		s := randomSchedule(rng)
+		s.instances, s.ahead, s.drains = 1, 0, false
+		for i := range s.arrivals {
+			s.arrivals[i].leaves = 0
+		}
+		most := maxRows(s.cfg)
+		s.cfg.Policy = NewAuto(most)
+		want := playNew(s)
+		s.cfg.Policy = NewAuto(most)
+		got := playReal(t, s)
+		slices.Sort(want)
+		slices.Sort(got)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("schedule %d (-virtual +real):\n%s", n, diff)
+		}
+	}
+}
+
+// TestAutoBringsCallersTogether has callers that send again 200 us after each
+// answer of a model that takes 5 ms however many there are. They start one after
+// another, and Triton's rules would have them take turns.
+func TestAutoBringsCallersTogether(t *testing.T) {
+	for _, instances := range []int{1, 2} {
+		synctest.Test(t, func(t *testing.T) {
+			log := &runLog{start: time.Now()}
+			var all []backend.Instance
+			for range instances {
+				all = append(all, &recorder{takes: 5 * ms, log: log})
+			}
+			cfg := BatcherConfig{Policy: NewAuto(8), Levels: []QueuePolicy{{}}, Signature: fixedSignature(8)}
+			b, err := startBatcher(cfg, all, &counting{}, newRuntimeTimer, func() (pauser, error) { return make(chanPauser, 1), nil })
+			if err != nil {
+				t.Fatal(err)
+			}
+			var wg sync.WaitGroup
+			callers := 4 * instances
+			for c := range callers {
+				wg.Go(func() {
+					time.Sleep(time.Duration(c) * ms)
+					for range 200 {
+						if err := b.Do(t.Context(), request("r")); err != nil {
+							t.Error(err)
+						}
+						time.Sleep(200*us + time.Duration(c)*us)
+					}
+				})
+			}
+			wg.Wait()
+			b.Close()
+			runs := log.all()
+			late, want := runs[len(runs)/2:len(runs)*3/4], strings.TrimSpace(strings.Repeat(" r", 4))
+			for _, line := range late {
+				if _, ids, _ := strings.Cut(line, ": "); ids != want {
+					t.Errorf("%d instances, %d callers: got a batch %q, want four together", instances, callers, line)
+				}
+			}
+		})
+	}
+}
+
+func TestAutoDoesNotAllocate(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the race detector makes pools forget")
+	}
+	b, err := StartBatcher(BatcherConfig{Policy: NewAuto(8), Levels: []QueuePolicy{{}}, Signature: fixedSignature(8)}, []backend.Instance{&instant{}}, &counting{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	r, ctx := request(""), t.Context()
+	_ = b.Do(ctx, r)
+	if got := testing.AllocsPerRun(200, func() { _ = b.Do(ctx, r) }); got != 0 {
+		t.Errorf("got %v allocations per request, want 0", got)
+	}
+}
+
+// TestALeaderIsWokenBeforeItsWaitIsOver uses the pauser of the system.
+func TestALeaderIsWokenBeforeItsWaitIsOver(t *testing.T) {
+	p, err := newPauser()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	for range 100 {
+		done := make(chan struct{})
+		go func() {
+			p.pause(time.Hour)
+			close(done)
+		}()
+		p.wake() // before the pause, or while it is under way
+		<-done
+	}
+}

@@ -1,0 +1,99 @@
+package sched
+
+import (
+	"math"
+	"time"
+
+	"shoal/internal/infer"
+)
+
+// returns is how long callers take to send again after an answer. Callers are
+// not told apart: each request is taken for the return of the newest answer before
+// it that has none, if that is not too old.
+type returns struct {
+	answers [16]answers // a ring of batches whose answers wait for a return
+	first   int
+	n       int
+	counts  [returnSizes]float32 // of the times, by their size
+	total   float32
+	back    float32 // share of the answers that are followed by a request
+	last    time.Time
+}
+
+type answers struct {
+	at   time.Time
+	left int
+}
+
+// returnSizes is how many classes of times there are, four for each doubling from
+// a microsecond on; returnMemory is what remains of a count with each batch.
+const (
+	returnSizes  = 96
+	returnMemory = 0.98
+)
+
+// observe learns from the requests of a batch that they have come, and that they
+// were answered. What comes more than horizon after an answer is not taken for its
+// return.
+func (r *returns) observe(requests []*infer.Request, end time.Time, horizon time.Duration) {
+	for i := range r.counts {
+		r.counts[i] *= returnMemory
+	}
+	r.total *= returnMemory
+	for _, q := range requests {
+		r.match(q.Queued, horizon)
+	}
+	if r.n == len(r.answers) {
+		r.drop()
+	}
+	r.answers[(r.first+r.n)%len(r.answers)] = answers{end, len(requests)}
+	r.n++
+	r.last = end
+}
+
+// match takes a request for the return of the newest answer before it that has
+// none.
+func (r *returns) match(queued time.Time, horizon time.Duration) {
+	for i := r.n - 1; i >= 0; i-- {
+		a := &r.answers[(r.first+i)%len(r.answers)]
+		took := queued.Sub(a.at)
+		if took < 0 || a.left == 0 {
+			continue
+		}
+		if took > horizon {
+			return
+		}
+		a.left--
+		r.back += (1 - r.back) / 64
+		r.counts[returnSize(took)]++
+		r.total++
+		return
+	}
+}
+
+// drop forgets the oldest answers: those left were not returned from.
+func (r *returns) drop() {
+	for range min(64, r.answers[r.first].left) {
+		r.back -= r.back / 64
+	}
+	r.first = (r.first + 1) % len(r.answers)
+	r.n--
+}
+
+func returnSize(d time.Duration) int {
+	if d <= time.Microsecond {
+		return 0
+	}
+	return min(returnSizes-1, int(4*math.Log2(float64(d)/1e3))+1)
+}
+
+// within returns the time by which so large a share of those who return have.
+func (r *returns) within(share float32) time.Duration {
+	sum := float32(0)
+	for i, n := range r.counts {
+		if sum += n; n > 0 && sum >= share*r.total {
+			return time.Duration(1e3 * math.Exp2(float64(i)/4))
+		}
+	}
+	return 0
+}
