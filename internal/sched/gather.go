@@ -34,14 +34,16 @@ func (p *Triton) start(v *View) Decision {
 	// A batch that is as large as it should be takes no more: the others wait in
 	// the queue, where their queue policies hold.
 	closes := v.KeepQueued && p.prefers(h.Rows)
+	d := Decision{Start: true}
 	if !p.NoGather {
-		if d := p.gather(v); !d.Start {
-			d.Close = closes
-			return d
-		}
+		d = p.gather(v)
 	}
-	if p.Delay == 0 || p.MaxRows == 1 || h.Sealed || v.Formed == 0 {
-		return Decision{Start: true, Close: closes}
+	d.Close = closes
+	if p.Delay == 0 && d.Wait == Yield {
+		d.Start = true // nothing else would be decided after it
+	}
+	if !d.Start || p.Delay == 0 || p.MaxRows == 1 || h.Sealed || v.Formed == 0 {
+		return d
 	}
 	if v.Behind == nil {
 		return Decision{Look: true, Close: closes}
@@ -61,10 +63,10 @@ func (p *Triton) gather(v *View) Decision {
 	}
 	step := max(minPause, h.LastRun/gatherSteps)
 	switch {
-	case !h.Open, h.Rows >= p.largest(), h.Requests >= v.Peak:
+	case !h.Open, h.Rows >= p.largest(), h.Requests >= v.Peak, h.LastRun < shortRun && h.Looks > 0:
 		return Decision{Start: true}
 	case h.LastRun < shortRun:
-		return Decision{Start: h.Looks > 0, Wait: Yield}
+		return Decision{Wait: Yield}
 	case h.Looks == 0:
 		return Decision{} // one look at the sockets
 	case h.Idle >= patience, v.Now.Sub(h.Since)+step > h.LastRun/gatherPart:

@@ -133,7 +133,8 @@ type Decision struct {
 }
 
 // Yield as the Wait of a decision on a held batch lets goroutines run that are
-// ready to, and does not wait for requests that none of them has read yet.
+// ready to, and does not wait for requests that none of them has read yet. With
+// Start the batch starts after it.
 const Yield time.Duration = -1
 
 // A Run is a batch that has run.

@@ -25,10 +25,11 @@ func (f *former) tryStart(bt *batch, now time.Time) {
 	}
 	h.Looks++
 	bt.wait = d.Wait
-	if d.Start {
+	if d.Start && d.Wait != Yield {
 		f.start(bt, d, now)
 		return
 	}
+	bt.starts = d.Start
 	if d.Wait > 0 {
 		h.Idle++ // unless a request joins
 	}
