@@ -13,9 +13,42 @@ import (
 // in Triton (no). It means something to models with dynamic_batching only.
 const ParamGather = "SHOAL_GATHER"
 
+// ParamBatching is the parameter that chooses the policy by which requests are
+// batched: "triton" for exactly Triton's rules, "auto" for the policy that learns
+// what batches cost and needs no settings. It means something to models with
+// dynamic_batching only.
+const ParamBatching = "SHOAL_BATCHING"
+
+// A Batching is a batching policy by its name.
+type Batching string
+
+// The policies.
+const (
+	BatchingDefault Batching = ""
+	BatchingTriton  Batching = "triton"
+	BatchingAuto    Batching = "auto"
+)
+
+// BatchingOf returns what ParamBatching says of a valid configuration.
+func BatchingOf(cfg *modelpb.ModelConfig) Batching {
+	b, _ := batching(cfg)
+	return b
+}
+
+func batching(cfg *modelpb.ModelConfig) (Batching, error) {
+	p, given := cfg.GetParameters()[ParamBatching]
+	switch b := Batching(strings.ToLower(p.GetStringValue())); {
+	case !given:
+		return BatchingDefault, nil
+	case b == BatchingTriton, b == BatchingAuto:
+		return b, nil
+	}
+	return BatchingDefault, fmt.Errorf("parameters: %s is %q: want %s or %s", ParamBatching, p.GetStringValue(), BatchingTriton, BatchingAuto)
+}
+
 // ServerParameter reports whether a parameter is for the server and not for the
 // model's backend.
-func ServerParameter(name string) bool { return name == ParamGather }
+func ServerParameter(name string) bool { return name == ParamGather || name == ParamBatching }
 
 // Gathers returns what ParamGather says of a valid configuration.
 func Gathers(cfg *modelpb.ModelConfig) bool {

@@ -24,6 +24,9 @@ func Validate(cfg *modelpb.ModelConfig, opt NormalizeOptions) error {
 	if _, err := gathers(cfg); err != nil {
 		p.add("%v for %s", err, cfg.Name)
 	}
+	if _, err := batching(cfg); err != nil {
+		p.add("%v for %s", err, cfg.Name)
+	}
 	if sb := cfg.GetSequenceBatching(); sb != nil {
 		validateSequence(&p, cfg, sb)
 	}

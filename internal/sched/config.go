@@ -36,11 +36,15 @@ type BatcherConfig struct {
 func NewBatcherConfig(cfg *modelpb.ModelConfig, sig *model.Signature) BatcherConfig {
 	db := cfg.GetDynamicBatching()
 	maxRows := max(1, sig.MaxBatch)
-	c := BatcherConfig{
-		Policy: &Triton{
+	var policy Policy = NewAuto(maxRows)
+	if by := model.BatchingOf(cfg); by != model.BatchingAuto {
+		policy = &Triton{
 			MaxRows: maxRows, Preferred: preferredSizes(db.GetPreferredBatchSize(), maxRows),
-			Delay: micros(db.GetMaxQueueDelayMicroseconds()), NoGather: !model.Gathers(cfg),
-		},
+			Delay: micros(db.GetMaxQueueDelayMicroseconds()), NoGather: by == model.BatchingTriton || !model.Gathers(cfg),
+		}
+	}
+	c := BatcherConfig{
+		Policy:        policy,
 		PreserveOrder: db.GetPreserveOrdering(),
 		Signature:     sig,
 	}
