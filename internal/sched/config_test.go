@@ -29,6 +29,10 @@ func TestNewBatcherConfig(t *testing.T) {
 			BatcherConfig{Policy: &Triton{MaxRows: 2, Preferred: []int{2}, NoGather: true}, Levels: []QueuePolicy{{}}},
 		},
 		{
+			"Triton's rules", `max_batch_size: 2 dynamic_batching { preferred_batch_size: 2 } parameters { key: "SHOAL_BATCHING" value { string_value: "triton" } }`,
+			BatcherConfig{Policy: &Triton{MaxRows: 2, Preferred: []int{2}, NoGather: true}, Levels: []QueuePolicy{{}}},
+		},
+		{
 			"a model without a batch dimension", `dynamic_batching { default_queue_policy { max_queue_size: 3 } }`,
 			BatcherConfig{Policy: &Triton{MaxRows: 1, Preferred: []int{1}}, Levels: []QueuePolicy{{MaxSize: 3}}},
 		},
@@ -62,6 +66,18 @@ func TestNewBatcherConfig(t *testing.T) {
 				t.Errorf("configuration (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestAutoPolicyIsChosenByItsParameter(t *testing.T) {
+	cfg := new(modelpb.ModelConfig)
+	text := `max_batch_size: 8 dynamic_batching { max_queue_delay_microseconds: 100 } parameters { key: "SHOAL_BATCHING" value { string_value: "auto" } }`
+	if err := prototext.Unmarshal([]byte(text), cfg); err != nil {
+		t.Fatal(err)
+	}
+	c := NewBatcherConfig(cfg, &model.Signature{MaxBatch: 8})
+	if a, ok := c.Policy.(*Auto); !ok || a.MaxRows != 8 {
+		t.Errorf("got %T, want Auto with 8 rows", c.Policy)
 	}
 }
 
