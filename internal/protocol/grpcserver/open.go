@@ -97,7 +97,6 @@ func (c *conn) header(id uint32, block []byte, endStream bool) error {
 	}
 	s, refused, crowded := c.open(id, r, endStream)
 	if refused != nil {
-		c.rejected(refused.reason, refused.status.Message())
 		cost := refusalCost
 		if r.method != nil && r.method.clientStreams {
 			cost = refusedStream
@@ -169,6 +168,7 @@ func (c *conn) open(id uint32, r *request, endStream bool) (_ *call, _ *refusal,
 		c.putLocked(h2.AppendNumber(c.out.buf, http2.FrameRSTStream, id, uint32(http2.ErrCodeRefusedStream)))
 		return nil, nil, crowded
 	case limit > 0 && len(c.streams)+c.cutOff >= int(limit):
+		c.rejected(refusalStreams.reason, refusalStreams.status.Message())
 		c.early.add(id)
 		c.putLocked(h2.AppendNumber(c.out.buf, http2.FrameRSTStream, id, uint32(http2.ErrCodeRefusedStream)))
 		return nil, &refusalStreams, crowded
@@ -186,6 +186,8 @@ func (c *conn) open(id uint32, r *request, endStream bool) (_ *call, _ *refusal,
 		refusal = refusalMemory(c.server.budget().ErrFull(size))
 	}
 	if refusal != nil {
+		// Reported first: a client that has its answer finds it counted.
+		c.rejected(refusal.reason, refusal.status.Message())
 		before := c.out.size
 		c.refuseLocked(id, r, refusal, endStream)
 		c.control += c.out.size - before
