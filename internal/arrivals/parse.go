@@ -62,7 +62,7 @@ func Parse(r io.Reader) (*Trace, error) {
 
 type parser struct {
 	trace *Trace
-	kinds map[string]int // by what they are, as JSON
+	kinds map[string]int // indexes into the trace's kinds, by their JSON
 	plain bool           // a file of times
 	begun bool           // the first line was read
 	first time.Time      // of a file with times of day
@@ -140,7 +140,7 @@ func checkKind(k *Kind) error {
 	return nil
 }
 
-// add notes an arrival of a kind.
+// add adds an arrival of a kind.
 func (p *parser) add(at int64, k Kind) error {
 	if at < 0 || at > int64(maxAt) {
 		return fmt.Errorf("at_ns is %d, want 0 to %d", at, int64(maxAt))
@@ -177,13 +177,14 @@ func (p *parser) time(text string) error {
 	return p.relative(asTime(seconds).Sub(p.first))
 }
 
-// asTime keeps what a float of seconds since 1970 has: a tenth of a microsecond.
+// asTime keeps the precision of a float of seconds since 1970: a tenth of a
+// microsecond.
 func asTime(seconds float64) time.Time {
 	whole, part := math.Modf(seconds)
 	return time.Unix(int64(whole), int64(math.Round(part*1e9)))
 }
 
-// relative adds a time that may lie before the first; done moves them all.
+// relative adds a time that may be before the first one; done shifts them all.
 func (p *parser) relative(d time.Duration) error {
 	if d > maxAt || d < -maxAt {
 		return fmt.Errorf("the time is %v from the first, want less than a century", d)
@@ -195,7 +196,7 @@ func (p *parser) relative(d time.Duration) error {
 	return nil
 }
 
-// done puts the arrivals into their order.
+// done sorts the arrivals.
 func (p *parser) done() (*Trace, error) {
 	t := p.trace
 	if len(t.Arrivals) == 0 {

@@ -12,12 +12,12 @@ import (
 	"shoal/internal/model"
 )
 
-// Path is where a server, beside its metrics, tells what arrives.
+// Path is where a server's metrics port streams arrivals.
 const Path = "/arrivals"
 
-// A Tap is where a server says what arrives, and from where recordings take it.
-// While nobody records it costs a load of a pointer, and nothing is allocated
-// either way. The zero value is ready.
+// A Tap is where a server reports arrivals, and where recordings get them.
+// While nobody records it costs one load of a pointer. It never allocates. The
+// zero value is ready.
 type Tap struct {
 	recordings atomic.Pointer[[]*Recording]
 
@@ -25,20 +25,20 @@ type Tap struct {
 }
 
 const (
-	// tapRoom is how many arrivals may wait to be written; more are dropped and
-	// counted, since requests must not wait for a disk.
+	// tapRoom is how many arrivals may wait to be written. Further ones are
+	// dropped and counted: requests must not wait for a disk.
 	tapRoom = 8192
-	// sampleInputs and sampleDims are what a sample has room for; requests with
-	// more are dropped and counted.
+	// sampleInputs and sampleDims bound a sample; requests with more are
+	// dropped and counted.
 	sampleInputs = 8
 	sampleDims   = 32
-	// flushEvery is how long a written arrival may stay in memory.
+	// flushEvery bounds how long an arrival stays in the write buffer.
 	flushEvery = 200 * time.Millisecond
-	// maxRecordings is how many may listen at once.
+	// maxRecordings bounds the recordings at one time.
 	maxRecordings = 8
 )
 
-// A sample is an arrival as the tap notes it: a plain value, so that noting it
+// A sample is an arrival in the tap's buffer: a plain value, so that it
 // allocates nothing.
 type sample struct {
 	at      time.Time
@@ -51,7 +51,7 @@ type sample struct {
 	dims    [sampleDims]int64
 }
 
-// Arrived notes a request that was checked. It never blocks.
+// Arrived reports a request that was checked. It never blocks.
 func (t *Tap) Arrived(sig *model.Signature, version int64, r *infer.Request) {
 	list := t.recordings.Load()
 	if list == nil {
@@ -64,7 +64,7 @@ func (t *Tap) Arrived(sig *model.Signature, version int64, r *infer.Request) {
 	}
 }
 
-// take copies the request's shapes; it returns false when they are too many.
+// take copies the request's shapes; it returns false if they do not fit.
 func (s *sample) take(r *infer.Request) bool {
 	used := 0
 	if len(r.Inputs) > sampleInputs {
@@ -82,7 +82,7 @@ func (s *sample) take(r *infer.Request) bool {
 	return true
 }
 
-// kind puts a sample into words.
+// kind returns the sample's kind.
 func (s *sample) kind() Kind {
 	k := Kind{Model: s.sig.Name, Version: strconv.FormatInt(s.version, 10)}
 	dims := s.dims[:]
@@ -93,23 +93,23 @@ func (s *sample) kind() Kind {
 	return k
 }
 
-// A Recording writes what arrives until it is closed.
+// A Recording writes arrivals until it is closed.
 type Recording struct {
 	tap     *Tap
 	out     *writer
-	flushed func() // after what was written left the buffer; may be nil
+	flushed func() // called after the buffer was flushed; may be nil
 	started time.Time
 	samples chan sample
-	missed  atomic.Int64 // not noted since the last line
+	missed  atomic.Int64 // not recorded since the last line
 	stop    chan struct{}
 	once    sync.Once
-	done    chan struct{} // closed when nothing is written any more
+	done    chan struct{} // closed after the last write
 	broken  chan struct{} // closed when writing failed
-	failed  bool          // it was
+	failed  bool          // broken is closed
 }
 
-// Record starts to write a trace to out. Flushed, unless nil, is called whenever
-// lines were handed to out.
+// Record starts to write a trace to out. It calls flushed, unless nil, whenever
+// lines were written to out.
 func (t *Tap) Record(out io.Writer, flushed func()) (*Recording, error) {
 	rec := &Recording{
 		tap: t, started: time.Now(), flushed: flushed, samples: make(chan sample, tapRoom),
@@ -142,10 +142,11 @@ func (rec *Recording) put(s *sample, fits bool) {
 	rec.missed.Add(1)
 }
 
-// Broken is closed when the trace cannot be written any more; Close says why.
+// Broken is closed when the trace cannot be written any more; Close returns the
+// error.
 func (rec *Recording) Broken() <-chan struct{} { return rec.broken }
 
-// write writes samples until the recording is closed and none are left.
+// write writes samples until the recording is closed and the buffer is empty.
 func (rec *Recording) write() {
 	defer close(rec.done)
 	ticker := time.NewTicker(flushEvery)
@@ -183,7 +184,7 @@ func (rec *Recording) flush() {
 	}
 }
 
-// Close ends the recording: what arrived before it is written. It returns the
+// Close ends the recording. Arrivals before it are written. It returns the
 // first error of writing.
 func (rec *Recording) Close() error {
 	rec.once.Do(func() {

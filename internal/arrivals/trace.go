@@ -1,21 +1,20 @@
-// Package arrivals is about when requests come and how large they are: a trace of
-// them as a file, and the tap by which a running server writes one. perf replays
-// traces, so that a server is measured with the traffic that it has.
+// Package arrivals records when requests arrive and how large they are: a trace
+// file, and the tap through which a running server writes one. perf replays traces,
+// so that a server can be measured with its real traffic.
 //
-// A trace is JSON, one object a line. The first says what it is:
+// A trace is JSON, one object per line. The first line names the format:
 //
 //	{"format":"shoal-arrivals","version":1,"started":"2026-01-31T12:00:00Z"}
 //
-// Each further line is a request: when it came, in nanoseconds since the start, for
-// which model, and its inputs with their whole shapes (the batch dimension
-// included) and their size in bytes. All but the time may be missing.
+// Each further line is a request: when it arrived, in nanoseconds since the start,
+// for which model, and its inputs with their full shapes (with the batch dimension)
+// and their size in bytes. Only the time is required.
 //
 //	{"at_ns":1250000,"model":"resnet","version":"1","inputs":[{"name":"x","shape":[2,3,224,224],"bytes":1204224}]}
 //
-// A line {"dropped":12} says that so many requests before it were not noted. Lines
-// need not be in the order of their times. Other fields are passed over. A plain
-// file of times is read as well: a number of seconds or a time of day as RFC 3339
-// has it on each line.
+// A line {"dropped":12} says that 12 requests before it were not recorded. Lines may
+// be in any order. Other fields are ignored. A plain file of times is read as well:
+// a number of seconds or an RFC 3339 time on each line.
 package arrivals
 
 import (
@@ -23,13 +22,13 @@ import (
 	"time"
 )
 
-// A Trace is the requests of some time, in the order of their arrival.
+// A Trace is a list of requests in the order of their arrival.
 type Trace struct {
-	Started  time.Time // zero when it is not known
+	Started  time.Time // zero when unknown
 	Arrivals []Arrival
-	// Kinds are the different requests that occur; arrivals refer to them.
+	// Kinds are the distinct requests; arrivals refer to them.
 	Kinds []Kind
-	// Dropped is how many requests were not noted.
+	// Dropped is how many requests were not recorded.
 	Dropped int64
 }
 
@@ -39,21 +38,22 @@ type Arrival struct {
 	Kind int
 }
 
-// A Kind is what requests have in common.
+// A Kind is what similar requests have in common.
 type Kind struct {
-	Model   string  `json:"model,omitempty"` // empty: not known
+	Model   string  `json:"model,omitempty"` // empty: unknown
 	Version string  `json:"version,omitempty"`
-	Inputs  []Input `json:"inputs,omitempty"` // none: not known
+	Inputs  []Input `json:"inputs,omitempty"` // none: unknown
 }
 
 // An Input is the shape and the size of a tensor.
 type Input struct {
 	Name  string  `json:"name"`
 	Shape []int64 `json:"shape"`
-	Bytes int64   `json:"bytes,omitempty"` // 0: not known
+	Bytes int64   `json:"bytes,omitempty"` // 0: unknown
 }
 
-// Of returns the arrivals for a model, and those that name none. The kinds stay.
+// Of returns the arrivals for a model, and those that name no model. The kinds
+// stay.
 func (t *Trace) Of(model string) *Trace {
 	part := *t
 	part.Arrivals = nil
@@ -76,8 +76,8 @@ func (t *Trace) Models() []string {
 	return names
 }
 
-// Gaps returns the times from each arrival to the next, at so many times the speed.
-// There is one less than there are arrivals.
+// Gaps returns the times from each arrival to the next, divided by speed: one
+// less than there are arrivals.
 func (t *Trace) Gaps(speed float64) []time.Duration {
 	if len(t.Arrivals) == 0 {
 		return nil

@@ -1,10 +1,10 @@
-// Package client is the client side of the v2 protocol: what a server and a model
-// say of themselves, over HTTP or gRPC, and infer requests from typed tensors as
-// the bytes that go over the wire. The perf command stands on it.
+// Package client is the client side of the v2 protocol, over HTTP or gRPC. It
+// asks a server for its own and its models' metadata, and encodes infer
+// requests from typed tensors. The perf command is built on it.
 //
-// An [API] is for questions, not for load: it is safe for concurrent use and
-// lives from [OpenHTTP] or [OpenGRPC] to Close. Requests are encoded once by
-// [EncodeHTTP] and [EncodeGRPC] and sent by whoever makes load.
+// An [API] asks a server about itself; it is not for load. It is safe for
+// concurrent use between [OpenHTTP] or [OpenGRPC] and Close. [EncodeHTTP] and
+// [EncodeGRPC] encode a request once, for a load generator to send many times.
 package client
 
 import (
@@ -18,8 +18,9 @@ import (
 	pb "shoal/internal/protocol/kservegrpc/inferencepb"
 )
 
-// An API asks a server about itself. An empty version means the newest, of
-// statistics all of them. Errors are the server's own words where it has any.
+// An API asks a server about itself. An empty version means the newest; for
+// statistics it means all versions. Errors have the server's own text if there
+// is one.
 type API interface {
 	// Server returns the server's name, version and extensions.
 	Server(ctx context.Context) (*pb.ServerMetadataResponse, error)
@@ -29,8 +30,8 @@ type API interface {
 	Config(ctx context.Context, name, version string) (*modelpb.ModelConfig, error)
 	// Statistics returns what the server has counted for a model, by version.
 	Statistics(ctx context.Context, name, version string) ([]*pb.ModelStatistics, error)
-	// Register makes the shared memory with that key known to the server by
-	// name; Unregister makes it forget.
+	// Register registers the shared memory with that key under a name;
+	// Unregister removes it.
 	Register(ctx context.Context, name, key string, size int) error
 	Unregister(ctx context.Context, name string) error
 	// Trace changes the server's trace settings.
@@ -39,18 +40,18 @@ type API interface {
 	Close() error
 }
 
-// ErrUnreachable is wrapped by errors about a server that cannot be connected to.
+// ErrUnreachable is wrapped by errors of connecting to a server.
 var ErrUnreachable = errors.New("the server cannot be reached")
 
-// ErrBroken is wrapped by errors about a connection that was made and over which no
-// answer came: a server that is gone, or one that speaks something else.
+// ErrBroken is wrapped by errors of a connection that was made but brought no
+// answer: the server is gone, or speaks another protocol.
 var ErrBroken = errors.New("the connection broke")
 
 // Options are what both protocols share.
 type Options struct {
 	Address string      // host:port
 	TLS     *tls.Config // nil: no TLS
-	Header  []Header    // sent with every question
+	Header  []Header    // sent with every request
 }
 
 // A Header is an HTTP header, or gRPC metadata.
@@ -81,15 +82,15 @@ func token(s string) bool {
 	return s != ""
 }
 
-// An Address says where a server is and whether it wants TLS.
+// An Address is where a server is and whether it uses TLS.
 type Address struct {
 	Host   string // host:port
 	Prefix string // in front of every HTTP path, without a slash at the end
 	TLS    bool
 }
 
-// ParseAddress reads host:port, or a URL with http or https; port is used when
-// none is given.
+// ParseAddress reads host:port, or a URL with http or https. The default port
+// is port.
 func ParseAddress(s string, port int) (Address, error) {
 	a := Address{}
 	rest := s

@@ -11,7 +11,7 @@ import (
 	"shoal/internal/tensor"
 )
 
-// AppendString appends a string as tensors of type BYTES have it.
+// AppendString appends a string in the encoding of BYTES tensors.
 func AppendString(b []byte, s string) []byte {
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(s)))
 	return append(b, s...)
@@ -34,9 +34,9 @@ func Strings(data []byte) ([]string, error) {
 	return list, nil
 }
 
-// AppendJSON appends a tensor's values as a flat JSON list. JSON has no numbers
-// for infinities and for what is not a number: they are written as the words
-// that Triton reads, NaN and Infinity.
+// AppendJSON appends a tensor's values as a flat JSON list. JSON has no
+// infinities and no NaN: they are written as the words that Triton reads, NaN
+// and Infinity.
 func AppendJSON(b []byte, t tensor.Type, data []byte) ([]byte, error) {
 	if t == tensor.Bytes {
 		list, err := Strings(data)
@@ -120,8 +120,8 @@ func halfToFloat(h uint16) float32 {
 	return math.Float32frombits(sign | (exponent+112)<<23 | mantissa<<13)
 }
 
-// AppendElement appends a JSON number, truth value or string as an element of
-// type t. Whole numbers are fine for floats; a fraction is not for integers.
+// AppendElement appends a JSON number, boolean or string as an element of type
+// t. Floats accept whole numbers; integers do not accept fractions.
 func AppendElement(b []byte, t tensor.Type, v any) ([]byte, error) {
 	switch v := v.(type) {
 	case string:
@@ -188,11 +188,11 @@ func appendInteger(b []byte, size int, n uint64) []byte {
 	return b
 }
 
-// floatToBrain rounds to the upper half of the number, to the nearest even.
+// floatToBrain rounds to bfloat16, to the nearest even.
 func floatToBrain(f float32) uint16 {
 	bits := math.Float32bits(f)
 	if f != f {
-		return uint16(bits>>16) | 0x40 // stay something that is not a number
+		return uint16(bits>>16) | 0x40 // keep it a NaN
 	}
 	return uint16((bits + 0x7fff + bits>>16&1) >> 16)
 }

@@ -11,15 +11,15 @@ import (
 	"shoal/internal/tensor"
 )
 
-// An Answer is one output of a model as an answer has it: in bytes, or in JSON.
+// An Answer is one output of an answer: in bytes, or in JSON.
 type Answer struct {
 	Name, Datatype string
 	Data           []byte
-	JSON           json.RawMessage // nil: it is in bytes
+	JSON           json.RawMessage // nil: the output is in bytes
 }
 
-// DecodeHTTP returns the outputs of an HTTP answer: JSON, and behind it the bytes
-// of those outputs that say how many they have.
+// DecodeHTTP returns the outputs of an HTTP answer: JSON, followed by the bytes
+// of the outputs that have a binary size.
 func DecodeHTTP(body []byte) ([]Answer, error) {
 	var head struct {
 		Outputs []struct {
@@ -51,8 +51,8 @@ func DecodeHTTP(body []byte) ([]Answer, error) {
 	return list, nil
 }
 
-// DecodeGRPC returns the outputs of an encoded ModelInferResponse that are in its
-// raw contents.
+// DecodeGRPC returns the outputs of an encoded ModelInferResponse with raw
+// contents.
 func DecodeGRPC(message []byte) ([]Answer, error) {
 	var m pb.ModelInferResponse
 	if err := proto.Unmarshal(message, &m); err != nil {
@@ -68,8 +68,8 @@ func DecodeGRPC(message []byte) ([]Answer, error) {
 	return list, nil
 }
 
-// Bytes returns the output's values as the wire has them in bytes, whichever way
-// they came.
+// Bytes returns the output's values in their binary encoding, whichever way
+// they were sent.
 func (a *Answer) Bytes() ([]byte, error) {
 	if a.JSON == nil {
 		return a.Data, nil

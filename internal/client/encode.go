@@ -17,23 +17,22 @@ type Request struct {
 	Model, Version string // an empty version means the newest
 	ID             string
 	Inputs         []Tensor
-	// Outputs are those wanted; none means all.
+	// Outputs are the requested outputs; none means all.
 	Outputs    []Output
 	Parameters []Parameter
-	// Sequenced leaves room in the JSON for a sequence, which is filled in when
-	// the request is sent.
+	// Sequenced leaves space in the JSON for a sequence, which is filled in
+	// when the request is sent.
 	Sequenced bool
 }
 
-// An Output is a tensor that is wanted. One with a place is written there by the
-// server, not sent.
+// An Output is a requested output. If it has a place, the server writes it
+// there instead of sending it.
 type Output struct {
 	Name  string
 	Place *Place
 }
 
-// A Place is a stretch of shared memory that the server knows by the region's
-// name.
+// A Place is a range of a registered shared memory region.
 type Place struct {
 	Region       string
 	Offset, Size int
@@ -50,30 +49,30 @@ func (p *Place) parameters() []Parameter {
 	return list
 }
 
-// A Tensor is an input with its values as the wire has them: little-endian and
-// row by row, strings with their length in four bytes before each.
+// A Tensor is an input with its encoded values: little-endian and row by row;
+// each string follows its length in four bytes.
 type Tensor struct {
 	Name  string
 	Type  tensor.Type
 	Shape tensor.Shape
 	Data  []byte
-	// Place, unless nil, is where the server finds the data, which is not sent.
+	// Place, unless nil, is where the server reads the data, which is not sent.
 	Place *Place
 }
 
-// A Parameter is a value that goes to the model's backend with the request:
-// a bool, an int64, a string or a float64.
+// A Parameter is a parameter of the request: a bool, an int64, a string or a
+// float64.
 type Parameter struct {
 	Name  string
 	Value any
 }
 
-// A Format says how tensors lie in an HTTP body.
+// A Format is how an HTTP body has tensors.
 type Format int
 
 // The formats.
 const (
-	Binary Format = iota // bytes behind the JSON
+	Binary Format = iota // bytes after the JSON
 	JSON                 // numbers and strings inside it
 )
 
@@ -98,8 +97,8 @@ type (
 	}
 )
 
-// EncodeHTTP returns the path, the header and the body of a request whose tensors
-// are sent and asked for in the given formats.
+// EncodeHTTP returns the path, the header and the body of a request with inputs
+// in format in, which asks for outputs in format out.
 func EncodeHTTP(r *Request, in, out Format) (path string, header []Header, body []byte, err error) {
 	doc := jsonRequest{ID: r.ID, Inputs: []jsonInput{}, Parameters: map[string]any{}}
 	for _, p := range r.Parameters {
@@ -143,8 +142,8 @@ func EncodeHTTP(r *Request, in, out Format) (path string, header []Header, body 
 	return modelPath(r.Model, r.Version) + "/infer", header, append(text, tail...), nil
 }
 
-// members returns the parameters of a tensor that is in shared memory; nil when
-// it is not.
+// members returns the parameters of a tensor in shared memory; nil when it is
+// not.
 func members(p *Place) map[string]any {
 	var list map[string]any
 	for _, v := range p.parameters() {
@@ -156,7 +155,7 @@ func members(p *Place) map[string]any {
 	return list
 }
 
-// marshal writes JSON without the escapes that are meant for HTML.
+// marshal writes JSON without HTML escapes.
 func marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -165,8 +164,8 @@ func marshal(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
-// EncodeGRPC returns a request as an encoded ModelInferRequest with the tensors in
-// its raw contents.
+// EncodeGRPC returns a request as an encoded ModelInferRequest with raw
+// contents.
 func EncodeGRPC(r *Request) ([]byte, error) {
 	m := &pb.ModelInferRequest{ModelName: r.Model, ModelVersion: r.Version, Id: r.ID}
 	var err error
@@ -194,7 +193,7 @@ func EncodeGRPC(r *Request) ([]byte, error) {
 	return proto.Marshal(m)
 }
 
-// parameters returns a list as the protocol has it; nil when it is empty.
+// parameters converts a list to the protocol's map; nil when it is empty.
 func parameters(list []Parameter) (map[string]*pb.InferParameter, error) {
 	var all map[string]*pb.InferParameter
 	for _, p := range list {

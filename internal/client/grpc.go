@@ -24,7 +24,7 @@ type grpcAPI struct {
 	pb.GRPCInferenceServiceClient
 }
 
-// OpenGRPC returns an API over gRPC. Nothing is connected until it is asked.
+// OpenGRPC returns an API over gRPC. It connects with the first request.
 func OpenGRPC(o Options) (API, error) {
 	creds := insecure.NewCredentials()
 	if o.TLS != nil {
@@ -102,7 +102,7 @@ func (c *grpcAPI) question(ctx context.Context) (context.Context, context.Cancel
 	return metadata.NewOutgoingContext(ctx, c.header), cancel
 }
 
-// plain takes the wrapping of gRPC off an error.
+// plain removes gRPC's wrapping from an error.
 func plain(err error) error {
 	if err == nil {
 		return nil
@@ -111,7 +111,7 @@ func plain(err error) error {
 	if s.Code() == codes.Unavailable && strings.Contains(s.Message(), "dial") {
 		return fmt.Errorf("%w: %s", ErrUnreachable, s.Message())
 	}
-	if s.Code() == codes.Unavailable && strings.HasPrefix(s.Message(), "connection error") { // gRPC's own, not a server's
+	if s.Code() == codes.Unavailable && strings.HasPrefix(s.Message(), "connection error") { // from gRPC itself, not from a server
 		return fmt.Errorf("%w: %s", ErrBroken, s.Message())
 	}
 	return errors.New(s.Message())

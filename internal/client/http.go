@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	// maxAnswer bounds what an answer may take in memory.
+	// maxAnswer bounds the body of an answer.
 	maxAnswer = 64 << 20
-	// answerTimeout ends a question that a hung server does not answer.
+	// answerTimeout ends a request that a hung server does not answer.
 	answerTimeout = 30 * time.Second
 )
 
@@ -33,7 +33,7 @@ type httpAPI struct {
 	http   *http.Client
 }
 
-// OpenHTTP returns an API over HTTP. Nothing is connected until it is asked.
+// OpenHTTP returns an API over HTTP. It connects with the first request.
 func OpenHTTP(o Options, prefix string) API {
 	scheme := "http://"
 	if o.TLS != nil {
@@ -94,7 +94,7 @@ func (c *httpAPI) Trace(ctx context.Context, settings map[string]string) error {
 	say := make(map[string]any)
 	for name, value := range settings {
 		say[name] = value
-		if name == "trace_level" { // the only one that may have several values
+		if name == "trace_level" { // the only setting that may have several values
 			say[name] = []string{value}
 		}
 	}
@@ -102,8 +102,8 @@ func (c *httpAPI) Trace(ctx context.Context, settings map[string]string) error {
 	return err
 }
 
-// ask gets a path and reads the JSON that it answers with, which is that of the
-// message; fields that are not known here are passed over.
+// ask gets a path and reads the JSON answer into the message. Unknown fields
+// are ignored.
 func (c *httpAPI) ask(ctx context.Context, path string, m proto.Message) error {
 	body, err := c.call(ctx, http.MethodGet, path, nil)
 	if err != nil {
@@ -115,8 +115,8 @@ func (c *httpAPI) ask(ctx context.Context, path string, m proto.Message) error {
 	return nil
 }
 
-// call makes a request, with what is said as JSON unless it is nil, and returns
-// the answer's body.
+// call makes a request, with say as its JSON body unless nil, and returns the
+// answer's body.
 func (c *httpAPI) call(ctx context.Context, method, path string, say any) ([]byte, error) {
 	var sent io.Reader = http.NoBody
 	if say != nil {
@@ -150,10 +150,10 @@ func (c *httpAPI) call(ctx context.Context, method, path string, say any) ([]byt
 	return body, nil
 }
 
-// ErrorText returns what an HTTP error says: the server's own words where the
-// body has them.
+// ErrorText returns the text of an HTTP error: the server's own if the body has
+// one.
 func ErrorText(status int, body []byte) string {
-	var answer struct{ Error, Message string } // a message is what TorchServe has
+	var answer struct{ Error, Message string } // TorchServe has a message
 	if json.Unmarshal(body, &answer) == nil && answer.Error+answer.Message != "" {
 		return cmp.Or(answer.Error, answer.Message)
 	}
@@ -163,8 +163,8 @@ func ErrorText(status int, body []byte) string {
 	return fmt.Sprintf("HTTP %d %s: %.300s", status, http.StatusText(status), body)
 }
 
-// unreachable takes the method and the URL off an error of the HTTP client and
-// marks those about the connection.
+// unreachable removes the method and the URL from an error of the HTTP client
+// and marks errors of the connection.
 func unreachable(err error) error {
 	var outer *url.Error
 	if errors.As(err, &outer) {

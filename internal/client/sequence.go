@@ -7,31 +7,31 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// A Sequence says where in a sequence of related requests one stands. The zero
-// value is no sequence.
+// A Sequence is a request's position in a sequence of related requests. The
+// zero value is no sequence.
 type Sequence struct {
 	ID         uint64
 	Start, End bool
 }
 
-// sequenceRoom are the parameters that leave room for a sequence in the JSON of a
-// request: the largest there are.
+// sequenceRoom returns the longest sequence parameters: they reserve space in
+// the JSON of a request.
 func sequenceRoom() map[string]any {
 	return map[string]any{"sequence_end": false, "sequence_id": ^uint64(0), "sequence_start": false}
 }
 
-// sequenceHole is how sequenceRoom is written: names in order, no blanks.
+// sequenceHole is the JSON of sequenceRoom: names in order, no blanks.
 const sequenceHole = `"sequence_end":false,"sequence_id":18446744073709551615,"sequence_start":false`
 
-// SequenceSize is how much room an encoded HTTP request has for a sequence.
+// SequenceSize is the space for a sequence in an encoded HTTP request.
 const SequenceSize = len(sequenceHole)
 
-// FindSequence returns where an encoded HTTP request has room for a sequence; 0
-// when it has none.
+// FindSequence returns the offset of that space in an encoded HTTP request; 0
+// when there is none.
 func FindSequence(wire []byte) int { return max(0, bytes.Index(wire, []byte(sequenceHole))) }
 
-// AppendJSON appends the members of the JSON, SequenceSize bytes: JSON does not mind
-// blanks.
+// AppendJSON appends the JSON members, padded with blanks to SequenceSize
+// bytes.
 func (s Sequence) AppendJSON(b []byte) []byte {
 	from := len(b)
 	b = append(b, `"sequence_end":`...)
@@ -55,8 +55,8 @@ func (s Sequence) AppendProto(b []byte) []byte {
 
 const fieldInt = 2 // of InferParameter
 
-// appendEntry appends an entry of the parameters; both requests and answers have
-// them under the same number.
+// appendEntry appends one of the parameters; requests and answers have them
+// under the same field number.
 func appendEntry(b []byte, name string, value []byte) []byte {
 	b = protowire.AppendTag(b, fieldParameters, protowire.BytesType)
 	b = protowire.AppendVarint(b, uint64(protowire.SizeBytes(len(name))+protowire.SizeBytes(len(value))+2))

@@ -4,14 +4,14 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// A StreamAnswer is what must be known of a ModelStreamInferResponse.
+// A StreamAnswer is the part of a ModelStreamInferResponse that is needed here.
 type StreamAnswer struct {
-	Fault string // the error that it is, if it is one
+	Fault string // its error; empty when there is none
 	Final bool   // the last answer to its request
-	Empty bool   // there are no outputs: it says only that it is the last
+	Empty bool   // without outputs: it only marks the end
 }
 
-// The fields of the protocol's messages that are looked at.
+// The field numbers of the protocol's messages that are read.
 const (
 	fieldFault      = 1 // of ModelStreamInferResponse
 	fieldAnswer     = 2
@@ -24,8 +24,8 @@ const (
 
 const finalParameter = "triton_final_response"
 
-// ParseStreamAnswer looks into an encoded ModelStreamInferResponse, and returns
-// the ModelInferResponse inside.
+// ParseStreamAnswer reads an encoded ModelStreamInferResponse and returns the
+// encoded ModelInferResponse inside.
 func ParseStreamAnswer(b []byte) (a StreamAnswer, inner []byte, err error) {
 	err = eachField(b, func(n protowire.Number, v []byte) error {
 		switch n {
@@ -55,7 +55,7 @@ func ParseStreamAnswer(b []byte) (a StreamAnswer, inner []byte, err error) {
 	return a, inner, err
 }
 
-// isFinal says whether an entry of the parameters marks the last answer.
+// isFinal reports whether an entry of the parameters marks the last answer.
 func isFinal(entry []byte) (bool, error) {
 	named, set := false, false
 	err := eachField(entry, func(n protowire.Number, v []byte) error {
@@ -83,7 +83,7 @@ func isFinal(entry []byte) (bool, error) {
 	return named && set, err
 }
 
-// eachField calls do with every field of a message that has a length.
+// eachField calls do with every length-delimited field of a message.
 func eachField(b []byte, do func(n protowire.Number, v []byte) error) error {
 	for len(b) > 0 {
 		n, t, size := protowire.ConsumeTag(b)

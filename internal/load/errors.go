@@ -27,15 +27,15 @@ func (e *StatusError) Error() string {
 	return fmt.Sprintf("the server answered HTTP %d: %.300s", e.Code, e.Body)
 }
 
-// errProtocol is wrapped by every error about an answer that is not HTTP as this
-// package reads it.
+// errProtocol is wrapped by errors about an answer that this package cannot
+// parse.
 var errProtocol = errors.New("unusable HTTP answer")
 
-// errConnect is wrapped by every error about a connection that was not made.
+// errConnect is wrapped by errors of connecting.
 var errConnect = errors.New("connect")
 
-// kindOf puts an error into one of a few kinds, so that a result has one line
-// for each and not one for each address and byte count.
+// kindOf classifies an error into one of a few kinds, so that a result has one
+// line for each kind rather than for each address and byte count.
 func kindOf(err error) string {
 	var answer *StatusError
 	var network net.Error
@@ -64,5 +64,5 @@ func kindOf(err error) string {
 	}
 }
 
-// Kind puts an error of an exchange into one of a few kinds; see [Result.Errors].
+// Kind classifies an error of an exchange; see [Result.Errors].
 func Kind(err error) string { return kindOf(err) }

@@ -15,13 +15,13 @@ import (
 	"shoal/internal/protocol/kservegrpc/inferencepb"
 )
 
-// flowWindow lets an answer of a large tensor come without waiting for the
-// client's leave, which would cost both sides frames and wake-ups.
+// flowWindow lets a large answer come without waiting for window updates, which
+// would cost both sides frames and wake-ups.
 const flowWindow = 4 << 20
 
-// A GRPCLink calls the inference service through grpc-go, several connections of
-// ours to one of the network's, as programs that use it do. Messages are not
-// decoded. [H2Link] is cheaper.
+// A GRPCLink calls the inference service through grpc-go. Several of its
+// connections share a network connection, as in programs that use grpc-go.
+// Messages are not decoded. [H2Link] is cheaper.
 type GRPCLink struct{ address string }
 
 // NewGRPCLink returns a link to address ("host:port").
@@ -32,8 +32,8 @@ func (l *GRPCLink) Message(request []byte) *Message {
 	return &Message{buffer: mem.SliceBuffer(request)}
 }
 
-// Conns returns n connections: over one of the network's while they are few, two
-// up to 16 and then one more for each 16, as clients that pool do.
+// Conns returns n connections. They share one network connection up to 4, two up
+// to 16, and one for each 16 beyond that, as client pools do.
 func (l *GRPCLink) Conns(n int) ([]Conn, error) {
 	shared := make([]*grpcConn, connections(n))
 	for i := range shared {
@@ -48,14 +48,14 @@ func (l *GRPCLink) Conns(n int) ([]Conn, error) {
 	}
 	conns := make([]Conn, n)
 	for i := range conns {
-		// Each has its own call; they share what it is made over.
+		// Each has its own request; they share the connection.
 		own := *shared[i%len(shared)]
 		conns[i] = &own
 	}
 	return conns, nil
 }
 
-// connections returns how many connections of the network n of ours share.
+// connections returns how many network connections n of ours share.
 func connections(n int) int {
 	switch {
 	case n <= 4:
@@ -67,8 +67,8 @@ func connections(n int) int {
 	}
 }
 
-// dial makes a connection that does nothing beyond carrying calls: no name
-// resolution, no service configuration, no buffering for retries.
+// dial makes a connection that only carries calls: no name resolution, no
+// service configuration, no buffering for retries.
 func (l *GRPCLink) dial() (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///"+l.address,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -84,12 +84,12 @@ func (l *GRPCLink) dial() (*grpc.ClientConn, error) {
 
 // A grpcConn makes unary calls over a connection that others share.
 type grpcConn struct {
-	conn  *grpc.ClientConn
-	close func() error
-	call  call
+	conn    *grpc.ClientConn
+	close   func() error
+	request outgoing
 }
 
-// Connect waits until the connection is made or cannot be.
+// Connect waits until the connection is made or has failed.
 func (c *grpcConn) Connect(ctx context.Context) error {
 	c.conn.Connect()
 	for {
@@ -97,8 +97,8 @@ func (c *grpcConn) Connect(ctx context.Context) error {
 		case connectivity.Ready:
 			return nil
 		case connectivity.TransientFailure, connectivity.Shutdown:
-			// The state does not say why; a call does.
-			err := c.conn.Invoke(ctx, inferencepb.GRPCInferenceService_ServerLive_FullMethodName, &call{message: &Message{buffer: mem.SliceBuffer(nil)}}, &reply{})
+			// The state does not have the cause; a call returns it.
+			err := c.conn.Invoke(ctx, inferencepb.GRPCInferenceService_ServerLive_FullMethodName, &outgoing{message: &Message{buffer: mem.SliceBuffer(nil)}}, &reply{})
 			if err == nil {
 				return nil
 			}
@@ -111,39 +111,39 @@ func (c *grpcConn) Connect(ctx context.Context) error {
 	}
 }
 
-// Tend does nothing: grpc-go has goroutines that listen.
-func (c *grpcConn) Tend() {}
+// PollIdle does nothing: grpc-go has goroutines that read.
+func (c *grpcConn) PollIdle() {}
 
 // Do makes one call.
 func (c *grpcConn) Do(ctx context.Context, m *Message, x *Exchange) error {
 	x.begin()
-	c.call = call{message: m, x: x}
-	err := c.conn.Invoke(ctx, inferencepb.GRPCInferenceService_ModelInfer_FullMethodName, &c.call, &reply{x: x})
+	c.request = outgoing{message: m, x: x}
+	err := c.conn.Invoke(ctx, inferencepb.GRPCInferenceService_ModelInfer_FullMethodName, &c.request, &reply{x: x})
 	x.Done = Now()
 	return err
 }
 
-// Close ends the connection and with it all that others have under way over it.
+// Close ends the connection and everything in flight on it.
 func (c *grpcConn) Close() error { return c.close() }
 
-// A call is a message on its way out.
-type call struct {
+// An outgoing is a request that grpc-go encodes.
+type outgoing struct {
 	message *Message
-	x       *Exchange // nil: nobody wants to know when
+	x       *Exchange // nil: do not record when it was sent
 }
 
-// A reply is an answer on its way in.
+// A reply is an answer that grpc-go decodes.
 type reply struct {
 	x *Exchange
 }
 
-// rawCodec passes encoded messages through as they are: a request is a *call, an
+// rawCodec passes encoded messages through: a request is an *outgoing, an
 // answer a *reply.
 type rawCodec struct{}
 
 // Marshal wraps the request's bytes without copying them.
 func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
-	c, ok := v.(*call)
+	c, ok := v.(*outgoing)
 	if !ok {
 		return nil, fmt.Errorf("BUG: a request of type %T", v)
 	}
@@ -171,5 +171,5 @@ func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	return nil
 }
 
-// Name makes the content type that of ordinary protobuf messages.
+// Name gives messages the content type of protobuf.
 func (rawCodec) Name() string { return "proto" }

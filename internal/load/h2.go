@@ -20,24 +20,23 @@ import (
 	"shoal/internal/protocol/kservegrpc/inferencepb"
 )
 
-// H2Options are what a link over HTTP/2 may have beyond an address.
+// H2Options are the settings of a link over HTTP/2.
 type H2Options struct {
 	TLS *tls.Config // nil: none
 	// Header is sent with each call; names are in lower case.
 	Header []hpack.HeaderField
 	// Compression is "gzip", "deflate" or empty.
 	Compression string
-	// Stream sends requests over ModelStreamInfer, a stream for each connection,
-	// rather than by ModelInfer. Decoupled waits for the answer that is marked as
-	// a request's last; otherwise each request has one answer.
+	// Stream sends requests over ModelStreamInfer, one stream per connection,
+	// instead of ModelInfer. With Decoupled a request ends with the answer that
+	// is marked as final; otherwise each request has one answer.
 	Stream, Decoupled bool
 }
 
-// An H2Link calls the inference service as gRPC does, by hand: each connection of
-// ours is one of the network's with one call at a time, so that a request is one
-// write and its answer hardly more than one read, without other goroutines. That
-// costs a third of grpc-go, which a load generator should rather leave to the
-// server.
+// An H2Link calls the inference service over its own gRPC client. Each
+// connection has one call at a time, so that a request is one write, its answer
+// is hardly more than one read, and no other goroutine runs. It takes a third
+// of grpc-go's CPU, which is better left to the server.
 type H2Link struct {
 	address string
 	options H2Options
@@ -62,8 +61,8 @@ func (l *H2Link) Message(request []byte) (*Message, error) {
 	return m, nil
 }
 
-// prefixSize is what stands before each message of gRPC: whether it is compressed,
-// and its length.
+// prefixSize is the size of gRPC's message prefix: a compression flag and the
+// length.
 const prefixSize = 5
 
 func compress(by string, data []byte) (flag byte, out []byte, err error) {
@@ -86,10 +85,10 @@ func compress(by string, data []byte) (flag byte, out []byte, err error) {
 	return 1, b.Bytes(), err
 }
 
-// maxUnpacked bounds what a compressed answer may become.
+// maxUnpacked bounds a decompressed answer.
 const maxUnpacked = 1 << 31
 
-// decompress undoes compress.
+// decompress reverses compress.
 func decompress(by string, data []byte) ([]byte, error) {
 	var r io.Reader
 	var err error
@@ -128,7 +127,7 @@ func (l *H2Link) dial(ctx context.Context) (net.Conn, error) {
 	return dial(ctx, l.address, config)
 }
 
-// header returns the fields of a call.
+// header returns the header fields of a call.
 func (l *H2Link) header() []hpack.HeaderField {
 	scheme, path := "http", inferencepb.GRPCInferenceService_ModelInfer_FullMethodName
 	if l.options.TLS != nil {
@@ -152,11 +151,11 @@ func (l *H2Link) header() []hpack.HeaderField {
 	return append(list, l.options.Header...)
 }
 
-// maxStreamID is the number of the last call that a connection can have.
+// maxStreamID is the last stream that a connection can have.
 const maxStreamID = 1<<31 - 1
 
-// appendHello appends what a client says first: no pushes, and windows so wide
-// that answers need no leave.
+// appendHello appends a client's preface: no pushes, and windows so large that
+// answers need no window updates.
 func appendHello(b []byte) []byte {
 	b = h2.AppendSettings(append(b, http2.ClientPreface...), []http2.Setting{
 		{ID: http2.SettingEnablePush, Val: 0}, {ID: http2.SettingInitialWindowSize, Val: h2.MaxWindow},
@@ -164,45 +163,45 @@ func appendHello(b []byte) []byte {
 	return h2.AppendNumber(b, http2.FrameWindowUpdate, 0, h2.MaxWindow-h2.DefaultWindow)
 }
 
-// An h2Conn makes one call at a time over its line.
-// Only the goroutine that makes its exchanges touches its state.
+// An h2Conn makes one call at a time over its connection. Only the goroutine
+// that makes its exchanges uses its state.
 type h2Conn struct {
 	link *H2Link
-	head []byte        // of a message that is part of a sequence
+	head []byte        // of a message with a sequence
 	use  sync.Mutex    // held by an exchange
 	last time.Duration // when it ended
 	h2State
-	line
+	lazyConn
 }
 
-// An h2State is what is known of the connection at hand.
+// An h2State is the state of the current connection.
 type h2State struct {
 	out     []byte // frames that wait to be written
-	in      []byte // what was read and not looked at: in[from:to]
+	in      []byte // in[from:to] was read and not yet parsed
 	from    int
 	to      int
 	encoder *hpack.Encoder
 	block   bytes.Buffer
-	first   []byte // the header of the next call, which fills the table; nil: it is full
-	later   []byte // the header of all others, which refers to it
+	first   []byte // the header of the next call, which fills the HPACK table; nil: it is full
+	later   []byte // the header of all other calls, which refers to the table
 	decoder *hpack.Decoder
 
-	stream    uint32 // of the call at hand; 0: none is open
+	stream    uint32 // of the current call; 0: none is open
 	lastID    uint32
-	frame     int   // the largest frame that the server takes
+	frame     int   // the largest frame that the server accepts
 	initial   int64 // the window that new streams get
 	window    int64 // what may be sent over the connection
 	streamWin int64 // what may be sent over the stream
-	received  int64 // over the connection since the server was last given leave
-	streamed  int64 // the same of the stream
-	leaving   bool  // the server wants no further calls
+	received  int64 // over the connection since the last window update
+	streamed  int64 // the same for the stream
+	leaving   bool  // the server accepts no further calls
 
 	answer h2Answer
 }
 
-// An h2Answer is what has come for the call at hand.
+// An h2Answer is what has been received for the current call.
 type h2Answer struct {
-	header  []byte // a header block that is not yet whole
+	header  []byte // an incomplete header block
 	ends    bool   // it ends the stream
 	prefix  [prefixSize]byte
 	have    int   // bytes of the prefix
@@ -211,17 +210,17 @@ type h2Answer struct {
 	whole   bool // a message is complete
 	keep    bool // messages are wanted
 
-	status string // of HTTP
-	packed string // how messages are compressed, if they are
-	code   string // of gRPC
+	status string // HTTP's
+	packed string // the compression of messages, if any
+	code   string // gRPC's
 	text   string
 	ended  bool
 
-	arrived bool // something has come
+	arrived bool // something was received
 }
 
-// content returns the message that is complete, as it was before compression. It
-// is good until the next one.
+// content returns the complete message, decompressed. It is valid until the
+// next one.
 func (a *h2Answer) content() ([]byte, error) {
 	if a.prefix[0] == 0 {
 		return a.message, nil
@@ -229,5 +228,5 @@ func (a *h2Answer) content() ([]byte, error) {
 	return decompress(a.packed, a.message)
 }
 
-// reset makes a ready for another call, with the memory that it has.
+// reset prepares a for another call and keeps its memory.
 func (a *h2Answer) reset() { *a = h2Answer{header: a.header[:0], message: a.message[:0]} }

@@ -272,7 +272,7 @@ func (s *script) Close() error                { return nil }
 
 // overScript returns a connection that reads what is given.
 func overScript(said []byte, o H2Options) *h2Conn {
-	c := &h2Conn{link: NewH2Link("127.0.0.1:1", o), line: line{conn: &script{Reader: bytes.NewReader(said)}}}
+	c := &h2Conn{link: NewH2Link("127.0.0.1:1", o), lazyConn: lazyConn{conn: &script{Reader: bytes.NewReader(said)}}}
 	c.greet()
 	return c
 }

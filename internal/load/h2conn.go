@@ -17,7 +17,7 @@ import (
 	"shoal/internal/protocol/h2"
 )
 
-// Connect dials and greets.
+// Connect dials and sends the preface.
 func (c *h2Conn) Connect(ctx context.Context) error {
 	dialled, err := c.connect(func() (net.Conn, error) { return c.link.dial(ctx) })
 	if dialled {
@@ -26,7 +26,7 @@ func (c *h2Conn) Connect(ctx context.Context) error {
 	return err
 }
 
-// greet begins the state of a new connection.
+// greet resets the state for a new connection.
 func (c *h2Conn) greet() {
 	buf := c.in
 	if buf == nil {
@@ -40,11 +40,11 @@ func (c *h2Conn) greet() {
 	c.later = c.encode(h2.DefaultTable)
 }
 
-// noStream makes the first call's number 1; all of a client's are odd.
+// noStream makes the first stream 1; a client's streams have odd numbers.
 const noStream = ^uint32(0)
 
-// encode returns the header of a call. With a table of no size it stands for
-// itself, and may be written at any time.
+// encode returns the header of a call. With a table size of zero it refers to
+// no table, and may be sent at any time.
 func (c *h2Conn) encode(table uint32) []byte {
 	if table == 0 {
 		c.encoder = hpack.NewEncoder(&c.block)
@@ -52,12 +52,12 @@ func (c *h2Conn) encode(table uint32) []byte {
 	}
 	c.block.Reset()
 	for _, f := range c.link.header() {
-		_ = c.encoder.WriteField(f) // a buffer takes everything
+		_ = c.encoder.WriteField(f) // a buffer does not fail
 	}
 	return slices.Clone(c.block.Bytes())
 }
 
-// field notes a field of an answer's header or trailer.
+// field stores a field of an answer's header or trailer.
 func (c *h2Conn) field(f hpack.HeaderField) {
 	switch f.Name {
 	case ":status":
@@ -71,9 +71,9 @@ func (c *h2Conn) field(f hpack.HeaderField) {
 	}
 }
 
-// hangUp ends a connection that cannot be used again, and the call on it.
+// hangUp closes a connection that cannot be used again, and ends its call.
 func (c *h2Conn) hangUp() {
-	c.line.hangUp()
+	c.lazyConn.hangUp()
 	c.stream = 0
 }
 
@@ -82,13 +82,12 @@ func (c *h2Conn) Do(ctx context.Context, m *Message, x *Exchange) error {
 	c.use.Lock()
 	defer c.use.Unlock()
 	x.begin()
-	if c.conn != nil && x.Start-c.last > restAfter {
-		c.rest()
+	if c.conn != nil && x.Start-c.last > pollIdleAfter {
+		c.pollIdle()
 	}
 	err := c.exchange(ctx, m, x)
 	if errors.Is(err, errRefused) {
-		// The server says that it has not begun this call, so it may be made
-		// again.
+		// The server has not begun this call, so it may be repeated.
 		c.hangUp()
 		err = c.exchange(ctx, m, x)
 	}
@@ -109,7 +108,7 @@ func (c *h2Conn) Do(ctx context.Context, m *Message, x *Exchange) error {
 
 func (c *h2Conn) exchange(ctx context.Context, m *Message, x *Exchange) error {
 	if c.conn != nil && c.stream == 0 && c.lastID >= maxStreamID && c.lastID != noStream {
-		c.hangUp() // a connection has only so many calls
+		c.hangUp() // the connection has used up its stream numbers
 	}
 	if c.conn == nil {
 		if err := c.Connect(ctx); err != nil {
@@ -144,7 +143,7 @@ func (c *h2Conn) exchange(ctx context.Context, m *Message, x *Exchange) error {
 	return err
 }
 
-// converse reads the answers to a request of a stream.
+// converse reads the answers to one request of a stream.
 func (c *h2Conn) converse(x *Exchange) error {
 	for {
 		for !c.answer.whole && !c.answer.ended {
@@ -152,7 +151,7 @@ func (c *h2Conn) converse(x *Exchange) error {
 				return err
 			}
 		}
-		if !c.answer.whole { // the stream is over, which it should not be
+		if !c.answer.whole { // the stream ended too early
 			c.stream = 0
 			if err := c.verdict(); err != nil {
 				return err
@@ -186,7 +185,7 @@ func (c *h2Conn) converse(x *Exchange) error {
 	}
 }
 
-// verdict returns what an answer that has ended says of the call.
+// verdict returns the error of a call that has ended, nil for a good answer.
 func (c *h2Conn) verdict() error {
 	a := &c.answer
 	if a.status != "200" {
@@ -210,6 +209,6 @@ func (c *h2Conn) verdict() error {
 
 var errGone = errors.New("the server closed the connection")
 
-// errRefused is wrapped by errors about a call that the server did not begin
-// because it is about to end the connection.
+// errRefused is wrapped by errors of calls that the server did not begin
+// because it is closing the connection.
 var errRefused = errors.New("the call was not begun")

@@ -13,8 +13,8 @@ import (
 	"shoal/internal/protocol/h2"
 )
 
-// maxFrame is the largest frame that is taken, which is what we did not ask to be
-// changed.
+// maxFrame is the largest frame that we accept: the default, which we do not
+// change.
 const maxFrame = h2.MinMaxFrame
 
 // receive reads one frame and acts on it.
@@ -43,9 +43,8 @@ func (c *h2Conn) receive(x *Exchange) error {
 	return err
 }
 
-// fill reads until n bytes are there to look at. Before it waits it writes what
-// waits itself: acknowledgements go out with the next request unless there is
-// time.
+// fill reads until n bytes can be parsed. Before it blocks, it writes its own
+// pending frames: otherwise acknowledgements go out with the next request.
 func (c *h2Conn) fill(n int) error {
 	for c.to-c.from < n {
 		rest, to := c.in[c.from:c.to], c.in
@@ -68,7 +67,7 @@ func (c *h2Conn) fill(n int) error {
 	return nil
 }
 
-// act does what a frame asks for.
+// act handles a frame.
 func (c *h2Conn) act(h h2.Header, p []byte) error {
 	switch h.Kind {
 	case http2.FrameData:
@@ -108,11 +107,11 @@ func (c *h2Conn) act(h h2.Header, p []byte) error {
 	case http2.FrameWindowUpdate:
 		return c.takeWindow(h.Stream, p)
 	}
-	return nil // what is not known is passed over
+	return nil // unknown frames are ignored
 }
 
-// takeHeader decodes a header that is whole. Others than the call at hand's are
-// decoded as well: the table must stay in step.
+// takeHeader decodes a complete header. It also decodes headers of other calls,
+// to keep the HPACK table in step.
 func (c *h2Conn) takeHeader(h h2.Header, ends bool) error {
 	c.answer.ends = ends
 	if !h.Flags.Has(http2.FlagHeadersEndHeaders) {
@@ -133,8 +132,8 @@ func (c *h2Conn) takeHeader(h h2.Header, ends bool) error {
 	return nil
 }
 
-// takeData takes a part of an answer, and gives the server leave to send more
-// when half of what it had is used.
+// takeData handles a part of an answer. It sends a window update when half of
+// the window is used.
 func (c *h2Conn) takeData(h h2.Header, p []byte) error {
 	if c.received += int64(len(p)); c.received > h2.MaxWindow/2 {
 		c.out = h2.AppendNumber(c.out, http2.FrameWindowUpdate, 0, uint32(c.received))
@@ -159,8 +158,8 @@ func (c *h2Conn) takeData(h h2.Header, p []byte) error {
 	return nil
 }
 
-// take adds bytes of messages. One message is there at a time: it must be used
-// before the next one begins.
+// take adds bytes of messages. It holds one message at a time, which must be
+// used before the next begins.
 func (a *h2Answer) take(data []byte) error {
 	for len(data) > 0 {
 		if a.left == 0 {
@@ -193,7 +192,7 @@ func (c *h2Conn) takeReset(stream uint32, p []byte) error {
 	if stream != c.stream || stream == 0 || len(p) < 4 {
 		return nil
 	}
-	if c.answer.ended { // "no error": the server needs no more of the request
+	if c.answer.ended { // NO_ERROR: the server needs no more of the request
 		return nil
 	}
 	c.stream = 0
@@ -215,7 +214,7 @@ func (c *h2Conn) takeSettings(h h2.Header, p []byte) error {
 			if value > h2.MaxWindow {
 				return fmt.Errorf("%w: a window of %d", errProtocol, value)
 			}
-			c.streamWin += int64(value) - c.initial // of the call at hand, too
+			c.streamWin += int64(value) - c.initial // also for the current call
 			c.initial = int64(value)
 		case http2.SettingMaxFrameSize:
 			if value >= h2.MinMaxFrame && value <= h2.MaxMaxFrame {

@@ -21,7 +21,7 @@ func (c *h2Conn) open() {
 }
 
 // sendMessage writes a message, with its sequence in front if it has one: the
-// fields of a message may come in any order.
+// fields of a protobuf message may be in any order.
 func (c *h2Conn) sendMessage(m *Message, s client.Sequence, last bool) error {
 	if s.ID == 0 {
 		if err := c.send(m.wire, last); err != nil {
@@ -29,7 +29,7 @@ func (c *h2Conn) sendMessage(m *Message, s client.Sequence, last bool) error {
 		}
 		return c.flush()
 	}
-	if m.plain != nil { // a compressed message has no front to put anything at
+	if m.plain != nil { // a sequence cannot be put in front of a compressed message
 		whole, err := c.link.Message(append(s.AppendProto(nil), m.plain...))
 		if err == nil {
 			err = c.send(whole.wire, last)
@@ -50,8 +50,8 @@ func (c *h2Conn) sendMessage(m *Message, s client.Sequence, last bool) error {
 	return c.flush()
 }
 
-// send puts bytes of a message into as many frames as they need, waiting for the
-// server's leave where that is used up, and writes most of them.
+// send splits a message into frames, waits for window updates where needed, and
+// writes most of the frames.
 func (c *h2Conn) send(b []byte, last bool) error {
 	for len(b) > 0 {
 		n := int(min(int64(len(b)), int64(c.frame), c.window, c.streamWin))
@@ -59,7 +59,7 @@ func (c *h2Conn) send(b []byte, last bool) error {
 			if err := c.receive(nil); err != nil {
 				return err
 			}
-			if c.answer.ended { // the server has its mind made up; the answer says what
+			if c.answer.ended { // the server has answered early
 				c.out = h2.AppendNumber(c.out, http2.FrameRSTStream, c.stream, uint32(http2.ErrCodeCancel))
 				return nil
 			}
@@ -83,10 +83,10 @@ func (c *h2Conn) send(b []byte, last bool) error {
 	return nil
 }
 
-// writeSize is how much is gathered for one write.
+// writeSize is how much is collected for one write.
 const writeSize = 256 << 10
 
-// flush writes what waits.
+// flush writes the pending frames.
 func (c *h2Conn) flush() error {
 	if len(c.out) == 0 {
 		return nil

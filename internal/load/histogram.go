@@ -18,13 +18,13 @@ const (
 	bucketCount = 2*subBuckets + (63-subBits-1)*subBuckets
 )
 
-// A Histogram counts durations in log-linear buckets, as HdrHistogram does. It is
-// our own because the whole of it is two index formulas: no range to choose
-// beforehand, and it allocates only while the longest duration grows. The zero
-// value is empty and ready. It is not safe for concurrent use: each caller has its
-// own, and Merge adds them up.
+// A Histogram counts durations in log-linear buckets, as HdrHistogram does. It
+// is our own because it consists of two index formulas: there is no range to
+// choose, and it allocates only while the longest duration grows. The zero
+// value is empty and ready. It is not safe for concurrent use: each caller has
+// its own, and Merge adds them up.
 type Histogram struct {
-	counts   []uint64 // up to the highest bucket used so far, and some
+	counts   []uint64 // up to the highest bucket in use, rounded up
 	n        uint64
 	sum      float64 // of nanoseconds; a float does not overflow in a long run
 	squares  float64
@@ -54,7 +54,7 @@ func (h *Histogram) grow(i int) {
 	h.counts = append(slices.Grow(h.counts, size-len(h.counts)), make([]uint64, size-len(h.counts))...)
 }
 
-// Reset empties h and keeps its room.
+// Reset empties h and keeps its memory.
 func (h *Histogram) Reset() {
 	clear(h.counts)
 	*h = Histogram{counts: h.counts}
@@ -97,20 +97,20 @@ func (h *Histogram) Mean() time.Duration {
 	return time.Duration(h.sum / float64(h.n))
 }
 
-// Deviation returns the standard deviation of what was recorded, taken as a
-// sample; zero when there are fewer than two.
+// Deviation returns the sample standard deviation; zero when there are fewer
+// than two durations.
 func (h *Histogram) Deviation() time.Duration {
 	if h.n < 2 {
 		return 0
 	}
 	n := float64(h.n)
 	variance := (h.squares - h.sum*h.sum/n) / (n - 1)
-	return time.Duration(math.Sqrt(max(variance, 0))) // rounding may take it below zero
+	return time.Duration(math.Sqrt(max(variance, 0))) // rounding may make it negative
 }
 
-// Quantile returns the duration that the fraction q of all recorded ones do not
-// exceed, within 0.1 %: Quantile(0.5) is the median. A q outside 0 to 1 is taken
-// as the nearer of the two. It is zero when nothing was recorded.
+// Quantile returns the q-quantile of the recorded durations, within 0.1 %:
+// Quantile(0.5) is the median. A q outside 0 to 1 is clamped. It is zero when
+// nothing was recorded.
 func (h *Histogram) Quantile(q float64) time.Duration {
 	if h.n == 0 {
 		return 0

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// histogramJSON is a histogram as it is written down. Nothing of it is lost:
-// what is read again gives the same quantiles and can be merged further. A bucket
-// is named by its lower edge, so that a reader need not know the index formula;
-// it reaches up to the next edge, 1/512 of its value or less.
+// histogramJSON is the JSON form of a histogram. It is lossless: a histogram
+// that was read again has the same quantiles and can be merged. A bucket is
+// named by its lower edge, so that a reader need not know the index formula; it
+// reaches up to the next edge, at most 1/512 of its value further.
 type histogramJSON struct {
 	Count   uint64      `json:"count"`
 	Sum     float64     `json:"sum_ns"`
@@ -31,8 +31,7 @@ func (h *Histogram) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote, and refuses what it cannot have
-// written.
+// UnmarshalJSON reads the output of MarshalJSON and refuses anything else.
 func (h *Histogram) UnmarshalJSON(data []byte) error {
 	var in histogramJSON
 	if err := json.Unmarshal(data, &in); err != nil {
@@ -79,7 +78,7 @@ type Bucket struct {
 func (h *Histogram) Buckets() iter.Seq[Bucket] {
 	return func(yield func(Bucket) bool) {
 		for i, c := range h.counts {
-			to := time.Duration(math.MaxInt64) // what ends the last bucket does not fit
+			to := time.Duration(math.MaxInt64) // the end of the last bucket does not fit
 			if i+1 < bucketCount {
 				to = lowerOf(i + 1)
 			}

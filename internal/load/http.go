@@ -15,9 +15,9 @@ import (
 	"shoal/internal/client"
 )
 
-// A connection's buffer holds a small answer whole. It grows for those that have
-// large ones: hundreds of idle connections should not cost memory, and a large
-// answer not many reads.
+// A connection's buffer holds a small answer. It grows on connections with
+// large answers: hundreds of idle connections should use little memory, and a
+// large answer should need few reads.
 const (
 	smallBuffer = 2 * maxHead
 	readBuffer  = 256 << 10
@@ -36,8 +36,8 @@ func NewHTTPLink(address string, config *tls.Config) *HTTPLink {
 	return &HTTPLink{address: strings.TrimSpace(address), tls: config}
 }
 
-// Message returns a POST of body to path. The header is sent besides Host and
-// Content-Length, which Message writes.
+// Message returns a POST of body to path. Message adds Host and Content-Length
+// to the header.
 func (l *HTTPLink) Message(path string, header []client.Header, body []byte) *Message {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "POST %s HTTP/1.1\r\nHost: %s\r\n", path, l.address)
@@ -60,7 +60,7 @@ func (l *HTTPLink) Conns(n int) ([]Conn, error) {
 	return conns, nil
 }
 
-// An httpConn makes one exchange at a time over its line.
+// An httpConn makes one exchange at a time over its connection.
 type httpConn struct {
 	link *HTTPLink
 	buf  []byte
@@ -68,7 +68,7 @@ type httpConn struct {
 
 	use  sync.Mutex    // held by an exchange
 	last time.Duration // when it ended
-	line
+	lazyConn
 }
 
 // Do makes one exchange. An answer that is an HTTP error is a *StatusError.
@@ -76,8 +76,8 @@ func (c *httpConn) Do(ctx context.Context, m *Message, x *Exchange) error {
 	c.use.Lock()
 	defer c.use.Unlock()
 	x.begin()
-	if c.conn != nil && x.Start-c.last > restAfter {
-		c.rest()
+	if c.conn != nil && x.Start-c.last > pollIdleAfter {
+		c.pollIdle()
 	}
 	err := c.exchange(ctx, m, x)
 	x.Done = Now()
@@ -132,9 +132,9 @@ func (c *httpConn) write(m *Message, s client.Sequence) error {
 	return err
 }
 
-// readAnswer reads one answer from r, all of it, with buf as its working memory,
-// of which n bytes are filled. The body goes to keep unless that is nil; that of
-// an error is returned. Interim answers (1xx) are passed over.
+// readAnswer reads one answer from r. It uses buf, of which n bytes are filled.
+// It stores the body in keep unless that is nil, and returns the body of an
+// error. It skips interim answers (1xx).
 func readAnswer(r io.Reader, buf []byte, n int, keep *[]byte) (h head, said []byte, err error) {
 	for {
 		var size int
@@ -156,7 +156,7 @@ func readAnswer(r io.Reader, buf []byte, n int, keep *[]byte) (h head, said []by
 	}
 }
 
-// readHead reads until buf, of which n bytes are filled, begins with a whole
+// readHead reads until buf, of which n bytes are filled, begins with a complete
 // head, and returns it and its size.
 func readHead(r io.Reader, buf []byte, n *int) (head, int, error) {
 	for from := 0; ; {
@@ -168,7 +168,7 @@ func readHead(r io.Reader, buf []byte, n *int) (head, int, error) {
 		if *n >= maxHead {
 			return head{}, 0, fmt.Errorf("%w: a head of more than %d bytes", errProtocol, maxHead)
 		}
-		from = max(0, *n-len(headEnd)+1) // the end may be cut in two
+		from = max(0, *n-len(headEnd)+1) // the end may be split between two reads
 		got, err := r.Read(buf[*n:])
 		if *n += got; got == 0 && err != nil {
 			return head{}, 0, err
@@ -196,7 +196,7 @@ func readBody(r io.Reader, buf []byte, n int, length int64, keep *[]byte) error 
 	}
 }
 
-// Connect dials, and shakes hands over TLS.
+// Connect dials, with a handshake over TLS.
 func (c *httpConn) Connect(ctx context.Context) error {
 	if c.buf == nil {
 		c.buf = make([]byte, smallBuffer)

@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// maxHead is the longest head of an answer that is read.
+// maxHead bounds the head of an answer.
 const maxHead = 16 << 10
 
-// A head is what this package needs to know of an HTTP answer's head.
+// A head is the part of an HTTP answer's head that this package needs.
 type head struct {
 	status int
 	length int64 // of the body
@@ -17,10 +17,10 @@ type head struct {
 
 var headEnd = []byte("\r\n\r\n")
 
-// parseHead reads the head of an answer: b from its beginning up to and
-// including the empty line. Answers that have a body of unknown length (chunked,
-// or up to the end of the connection) are refused: the servers measured here say
-// the length of what they send.
+// parseHead parses the head of an answer: b from its beginning up to and
+// including the empty line. Answers with a body of unknown length (chunked, or
+// up to the end of the connection) are errors: the servers measured here send a
+// length.
 func parseHead(b []byte) (head, error) {
 	line, rest, _ := bytes.Cut(b, []byte("\r\n"))
 	status, ok := statusOf(line)
@@ -34,7 +34,7 @@ func parseHead(b []byte) (head, error) {
 			break
 		}
 		name, value, found := bytes.Cut(line, []byte(":"))
-		if !found || bytes.IndexByte(line, '\n') >= 0 { // some end lines with a bare LF; not here
+		if !found || bytes.IndexByte(line, '\n') >= 0 { // a bare LF at the end of a line is not accepted
 			return head{}, fmt.Errorf("%w: header line %.60q", errProtocol, line)
 		}
 		if err := h.take(name, bytes.Trim(value, " \t")); err != nil {
@@ -50,7 +50,7 @@ func parseHead(b []byte) (head, error) {
 	return h, nil
 }
 
-// take notes a header that matters. Names are compared by length first: this
+// take stores a header that matters. It compares the length of names first: it
 // runs for every header of every answer.
 func (h *head) take(name, value []byte) error {
 	switch {
@@ -81,7 +81,7 @@ func statusOf(line []byte) (int, bool) {
 	return int(code), ok && code >= 100
 }
 
-// decimal reads a number without sign of at most 15 digits, more than any
+// decimal parses a number without sign of at most 15 digits, more than any
 // length here and too few to overflow.
 func decimal(b []byte) (int64, bool) {
 	if len(b) == 0 || len(b) > 15 {

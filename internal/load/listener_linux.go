@@ -10,7 +10,7 @@ import (
 )
 
 // Listener returns the id of the process that listens on a TCP port of this
-// machine. Processes of other users cannot be seen without the right to.
+// machine. Other users' processes can be seen only with the necessary rights.
 func Listener(port uint16) (int, error) {
 	inodes := make(map[string]bool)
 	for _, path := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {

@@ -17,10 +17,10 @@ type Target interface {
 
 // A Caller makes one request at a time.
 type Caller interface {
-	// First makes one request and checks what the answer says.
+	// First makes one request and checks the answer.
 	First(ctx context.Context) error
-	// Do makes one request and waits for the whole answer, of which it looks
-	// at no more than the status.
+	// Do makes one request and waits for the whole answer. It checks only the
+	// status.
 	Do(ctx context.Context) error
 	// Close ends the caller; a second call does nothing. It may be called while
 	// Do runs, which then returns an error soon. Callers of one Open may share
@@ -28,24 +28,24 @@ type Caller interface {
 	Close() error
 }
 
-// A Limit says when a run ends: after Requests requests, after Duration, or
-// after whichever comes first when both are set.
+// A Limit ends a run after Requests requests, after Duration, or, when both are
+// set, after whichever comes first.
 type Limit struct {
 	Requests int64
 	Duration time.Duration
 }
 
 const (
-	// giveUpAfter failures in a row a caller stops: a dead server answers "no"
-	// so fast that its callers would take the machine.
+	// A caller stops after giveUpAfter failures in a row: a dead server refuses
+	// so fast that its callers would use up the CPU.
 	giveUpAfter = 100
 	// grace is how long after a run's duration an answer may still come before
 	// the server counts as hung.
 	grace = 15 * time.Second
 )
 
-// A Result is what a run came to. Only answered requests count; those that
-// failed are in Errors.
+// A Result is the outcome of a run. Only answered requests count; Errors has
+// those that failed.
 type Result struct {
 	Requests int64
 	Elapsed  time.Duration
@@ -65,7 +65,7 @@ func (r *Result) Throughput() float64 {
 	return float64(r.Requests) / r.Elapsed.Seconds()
 }
 
-// Failed returns the number of requests that got no good answer.
+// Failed returns the number of failed requests.
 func (r *Result) Failed() int64 {
 	var n int64
 	for _, c := range r.Errors {
@@ -79,8 +79,8 @@ type Generator struct {
 	callers []Caller
 }
 
-// Open connects n callers to t and lets each make one request, one after the
-// other, whose answer the target checks. The callers live until Close.
+// Open connects n callers to t. Each makes one request in turn, and the target
+// checks the answer. The callers live until Close.
 func Open(ctx context.Context, t Target, n int) (*Generator, error) {
 	if n < 1 {
 		return nil, fmt.Errorf("load: %d callers; at least one is needed", n)
@@ -107,10 +107,10 @@ func (g *Generator) Close() error {
 	return errors.Join(errs...)
 }
 
-// Run makes load until the limit is reached and every caller has its last answer,
-// so that before and after it nothing is under way at the server. When ctx ends or
-// the server hangs, Run closes the callers, reports what was counted until then
-// and the generator is of no further use.
+// Run generates load until the limit is reached and every caller has its last
+// answer, so that before and after it the server has no request in flight. When
+// ctx ends or the server hangs, Run closes the callers and returns the counts
+// so far; the generator cannot be used again.
 func (g *Generator) Run(ctx context.Context, limit Limit) (*Result, error) {
 	if limit.Requests <= 0 && limit.Duration <= 0 {
 		return nil, errors.New("load: the limit has neither requests nor a duration")
@@ -131,11 +131,11 @@ func (g *Generator) Run(ctx context.Context, limit Limit) (*Result, error) {
 	return sum(counts, time.Since(r.start)), context.Cause(ctx)
 }
 
-// guard returns a context for a run, of that duration unless it is zero, that
-// ends when the server hangs; the callers are closed when it ends. What guard
-// returns must be called when the run is over.
+// guard returns a context for a run of duration d (no limit when zero). The
+// context ends when the server hangs, and the callers are then closed. Call the
+// returned function when the run is over.
 func (g *Generator) guard(ctx context.Context, d time.Duration) (context.Context, func()) {
-	// Cancelled rather than given a deadline: grpc-go would send a deadline to
+	// A cancellation instead of a deadline: grpc-go would send a deadline to
 	// the server with every request, and the server would set a timer for each.
 	ctx, cancel := context.WithCancelCause(ctx)
 	stopClosing := context.AfterFunc(ctx, func() { g.Close() })
@@ -155,7 +155,7 @@ func (g *Generator) guard(ctx context.Context, d time.Duration) (context.Context
 type run struct {
 	start, end time.Time // end is zero when only the requests are limited
 	limited    bool
-	left       atomic.Int64 // requests that nobody has taken yet, when limited
+	left       atomic.Int64 // requests that no caller has taken yet, when limited
 }
 
 // A count is what one caller has seen. Each has its own, so that callers do not

@@ -9,26 +9,26 @@ import (
 	"time"
 )
 
-// A Pace says when the requests of an open loop are due: Rate a second, evenly
-// spaced, for Duration, whatever the server makes of them.
+// A Pace says when the requests of an open loop are due: Rate per second,
+// evenly spaced, for Duration, whatever the server does.
 type Pace struct {
 	Rate     float64
 	Duration time.Duration
 }
 
-// A PacedResult is what an open loop came to.
+// A PacedResult is the outcome of an open loop.
 type PacedResult struct {
-	// Due is how many requests the pace asked for. All of them were sent.
+	// Due is how many requests were due. All of them were sent.
 	Due     int64
 	Elapsed time.Duration
-	// Good has the good answers, from the moment at which their requests were
-	// due: what a user waits.
+	// Good has the latency of good answers, from when their requests were due:
+	// what a user waits.
 	Good Histogram
-	// Failed has the others by kind, as in Result.Errors, from the moment at
-	// which they were sent: what the server took to say no.
+	// Failed has the others by kind, as in Result.Errors, from when they were
+	// sent: how long the server took to refuse.
 	Failed map[string]*Histogram
-	// Late is how late the requests were sent. When it is not small the callers
-	// were too few, or the machine too slow, to keep the pace.
+	// Late is how late requests were sent. When it is not small there were too
+	// few callers, or the machine was too slow, to keep the pace.
 	Late Histogram
 	// FirstError is one of the errors of the run, nil when there were none.
 	FirstError error
@@ -42,13 +42,13 @@ func (r *PacedResult) Goodput() float64 {
 	return float64(r.Good.Count()) / r.Elapsed.Seconds()
 }
 
-// RunPaced makes load in an open loop and returns when every request has its
-// answer. Each request that is due is taken by the next caller that is free, so
-// there must be more callers than requests are ever under way. When ctx ends or
-// the server hangs, it does as Run does.
+// RunPaced generates load in an open loop and returns when every request has
+// its answer. The next free caller takes the next due request, so there must be
+// more callers than requests in flight. When ctx ends or the server hangs, it
+// does as Run does.
 func (g *Generator) RunPaced(ctx context.Context, p Pace) (*PacedResult, error) {
 	due := math.Ceil(p.Rate * p.Duration.Seconds())
-	if !(due >= 1) || due > math.MaxInt32 { // not a number, either
+	if !(due >= 1) || due > math.MaxInt32 { // or NaN
 		return nil, errors.New("load: the pace asks for no requests, or for too many")
 	}
 	ctx, stop := g.guard(ctx, p.Duration)

@@ -2,25 +2,24 @@ package load
 
 import "time"
 
-// A Process is a running process that is watched from outside.
+// A Process is a running process that is observed from outside.
 type Process struct{ pid int }
 
-// Watch returns the process with this id. Nothing is looked up until something
-// is asked of it.
+// Watch returns the process with this id. It reads nothing yet.
 func Watch(pid int) Process { return Process{pid} }
 
 // PID returns the process's id.
 func (p Process) PID() int { return p.pid }
 
-// CPU returns the user and system time of all threads the process has and had,
-// in nanoseconds and not in the 10 ms ticks of /proc/PID/stat. Children are not
-// part of it.
+// CPU returns the user and system time of all threads that the process has and
+// had, in nanoseconds rather than the 10 ms ticks of /proc/PID/stat. Children
+// are not included.
 func (p Process) CPU() (time.Duration, error) { return cpuTime(p.pid) }
 
 // RSS returns the resident memory in bytes, shared pages included.
 func (p Process) RSS() (int64, error) { return residentBytes(p.pid) }
 
-// Descendants returns the processes that p started, and those that they started.
+// Descendants returns the processes that p started, directly or indirectly.
 func (p Process) Descendants() ([]Process, error) {
 	parents, err := parentIDs()
 	if err != nil {
@@ -35,8 +34,9 @@ func (p Process) Descendants() ([]Process, error) {
 	return found, nil
 }
 
-// descends says whether ancestor is above pid. The table is not read in one
-// instant, so a chain may be broken or, with reused ids, even a ring.
+// descends reports whether ancestor is an ancestor of pid. The table is not
+// read at one instant, so a chain may be broken or, with reused ids, even a
+// cycle.
 func descends(parents map[int]int, pid, ancestor int) bool {
 	for range parents {
 		parent, ok := parents[pid]
@@ -51,8 +51,8 @@ func descends(parents map[int]int, pid, ancestor int) bool {
 	return false
 }
 
-// CPU returns the CPU time of all of ps together. One that has ended counts for
-// nothing.
+// CPU returns the CPU time of all of ps together. A process that has ended
+// counts as zero.
 func CPU(ps []Process) time.Duration {
 	var sum time.Duration
 	for _, p := range ps {

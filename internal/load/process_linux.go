@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cpuTime reads the process's CPU clock. The id of such a clock is made from the
-// process id as clock_getcpuclockid(3) makes it: the complement shifted by three,
-// and 2 for the scheduler's own count.
+// cpuTime reads the process's CPU clock. The clock's id is made from the
+// process id as in clock_getcpuclockid(3): the complement shifted by three, and
+// 2 for the scheduler's count.
 func cpuTime(pid int) (time.Duration, error) {
 	const scheduled = 2
 	var ts unix.Timespec
@@ -59,8 +59,9 @@ func parentIDs() (map[int]int, error) {
 	return parents, nil
 }
 
-// parentOf finds the parent in a line of /proc/PID/stat: the second field after
-// the command, which stands in brackets and may itself hold brackets and spaces.
+// parentOf returns the parent in a line of /proc/PID/stat: the second field
+// after the command, which is in brackets and may itself have brackets and
+// spaces.
 func parentOf(stat []byte) (int, bool) {
 	i := bytes.LastIndexByte(stat, ')')
 	fields := bytes.Fields(stat[i+1:])

@@ -9,9 +9,9 @@ import (
 // HTTP is a target that posts one prepared request over HTTP.
 type HTTP struct{ fixed }
 
-// NewHTTP returns a target that posts body to path at address ("host:port"). The
-// header is sent besides Host and Content-Length, which NewHTTP writes. Check looks at the body of each caller's first answer, which it
-// may not keep; it may be nil.
+// NewHTTP returns a target that posts body to path at address ("host:port").
+// NewHTTP adds Host and Content-Length to the header. Check gets the body of
+// each caller's first answer and must not keep it; it may be nil.
 func NewHTTP(address, path string, header []client.Header, body []byte, check func(body []byte) error) *HTTP {
 	l := NewHTTPLink(address, nil)
 	return &HTTP{fixed{l, l.Message(path, header, body), check}}
@@ -21,8 +21,8 @@ func NewHTTP(address, path string, header []client.Header, body []byte, check fu
 type GRPC struct{ fixed }
 
 // NewGRPC returns a target that sends request, an encoded ModelInferRequest, to
-// address ("host:port"). Check looks at the encoded ModelInferResponse of each
-// caller's first answer, which it may not keep; it may be nil.
+// address ("host:port"). Check gets the encoded ModelInferResponse of each
+// caller's first answer and must not keep it; it may be nil.
 func NewGRPC(address string, request []byte, check func(message []byte) error) *GRPC {
 	l := NewGRPCLink(address)
 	return &GRPC{fixed{l, l.Message(request), check}}
@@ -32,7 +32,7 @@ func NewGRPC(address string, request []byte, check func(message []byte) error) *
 // does.
 type H2 struct{ fixed }
 
-// NewH2 is [NewGRPC] without grpc-go, for load that must cost little.
+// NewH2 is [NewGRPC] without grpc-go, for load that must use little CPU.
 func NewH2(address string, request []byte, check func(message []byte) error) (*H2, error) {
 	l := NewH2Link(address, H2Options{})
 	m, err := l.Message(request)
@@ -80,7 +80,7 @@ func (c *fixedCaller) First(ctx context.Context) error {
 	return c.target.check(x.Answer)
 }
 
-// Do makes one request and drops the answer.
+// Do makes one request and discards the answer.
 func (c *fixedCaller) Do(ctx context.Context) error { return c.conn.Do(ctx, c.target.message, &c.x) }
 
 // Close ends the caller's connection.

@@ -89,7 +89,7 @@ type fakeConn struct {
 
 func (c *fakeConn) Connect(context.Context) error { return nil }
 
-func (c *fakeConn) Tend() {}
+func (c *fakeConn) PollIdle() {}
 
 func (c *fakeConn) Do(_ context.Context, _ *load.Message, x *load.Exchange) error {
 	*x = load.Exchange{Keep: x.Keep, Start: load.Now()}

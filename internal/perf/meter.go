@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// tendEvery is after how many ticks an idle connection is looked after, each in
+	// pollEvery is after how many ticks an idle connection is polled, each in
 	// its turn: a second is soon enough for a server that wants to stop.
-	tendEvery = 10
+	pollEvery = 10
 	// lateAfter is how late a request is sent when it counts as delayed.
 	lateAfter = time.Millisecond
 	// minCountWindow is the shortest window that is counted by requests; a few
@@ -176,8 +176,8 @@ func (c *clamp) take(m *meter, w *result.Window) {
 			m.health.Fail(f.Cause, f.Fault, f.Fatal)
 		}
 		m.kept = append(m.kept, seen.Kept...)
-		if i%tendEvery == m.ticks%tendEvery {
-			caller.Tend()
+		if i%pollEvery == m.ticks%pollEvery {
+			caller.PollIdle()
 		}
 	}
 	m.health.Tick(now, w.Requests-before)

@@ -32,7 +32,7 @@ func (s *streamingServer) Conns(n int) ([]load.Conn, error) {
 type streamingConn struct{ server *streamingServer }
 
 func (c *streamingConn) Connect(context.Context) error { return nil }
-func (c *streamingConn) Tend()                         {}
+func (c *streamingConn) PollIdle()                     {}
 func (c *streamingConn) Close() error                  { return nil }
 
 func (c *streamingConn) Do(_ context.Context, _ *load.Message, x *load.Exchange) error {

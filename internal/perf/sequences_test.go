@@ -42,7 +42,7 @@ type sequenceConn struct{ server *sequenceServer }
 
 func (c *sequenceConn) Connect(context.Context) error { return nil }
 
-func (c *sequenceConn) Tend() {}
+func (c *sequenceConn) PollIdle() {}
 
 func (c *sequenceConn) Close() error { return nil }
 

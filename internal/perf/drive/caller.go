@@ -116,8 +116,8 @@ func (c *Caller) Take() Seen {
 	return seen
 }
 
-// Tend looks after the caller's connection while it is idle.
-func (c *Caller) Tend() { c.conn.Tend() }
+// PollIdle looks after the caller's connection while it is idle.
+func (c *Caller) PollIdle() { c.conn.PollIdle() }
 
 // causeOf puts an error into words that are counted, the server's own where it
 // has some, and says whether the request is at fault.

@@ -9,20 +9,20 @@ import (
 	"shoal/internal/protocol/h2"
 )
 
-// A connection that waits for its next request does not read, and so does not
-// hear that the server wants to stop, or asks whether anyone is there. Tend
-// listens for a moment.
+// A connection that waits for its next request does not read. So it does not
+// notice that the server wants to stop, or sends a ping. PollIdle reads for a
+// moment.
 
 const (
-	// restAfter is how long a connection must have been idle to be looked at
-	// before it is used again: the server may have ended it meanwhile.
-	restAfter = time.Millisecond
-	// tendFor is how long the rest of something encrypted may take to come.
-	tendFor = 50 * time.Millisecond
+	// pollIdleAfter is how long a connection must have been idle to be polled
+	// before it is used again: the server may have closed it.
+	pollIdleAfter = time.Millisecond
+	// pollIdleFor is how long the rest of a TLS record may take to arrive.
+	pollIdleFor = 50 * time.Millisecond
 )
 
-// readNow reads what has come, without waiting for more. It says whether the
-// connection is over.
+// readNow reads what has arrived, without waiting for more. It reports whether
+// the connection is over.
 func readNow(conn net.Conn, b []byte) (n int, over bool) {
 	secure, ok := conn.(*tls.Conn)
 	if !ok {
@@ -31,25 +31,25 @@ func readNow(conn net.Conn, b []byte) (n int, over bool) {
 	if n, over = peekNow(secure.NetConn()); over || n == 0 {
 		return 0, over
 	}
-	_ = secure.SetReadDeadline(time.Now().Add(tendFor)) // a connection that takes none fails below
+	_ = secure.SetReadDeadline(time.Now().Add(pollIdleFor)) // a connection without deadlines fails below
 	n, err := secure.Read(b)
 	_ = secure.SetReadDeadline(time.Time{})
 	timeout, ok := err.(net.Error)
 	return n, err != nil && !(ok && timeout.Timeout())
 }
 
-// Tend hears the end of a connection that the server closed.
-func (c *httpConn) Tend() {
+// PollIdle notices that the server closed the connection.
+func (c *httpConn) PollIdle() {
 	if !c.use.TryLock() {
-		return // a request is under way
+		return // a request is in flight
 	}
 	defer c.use.Unlock()
-	c.rest()
+	c.pollIdle()
 }
 
-// rest lets go of a connection that is over. Nothing should come over an idle
-// one, so whatever does ends it too.
-func (c *httpConn) rest() {
+// pollIdle closes a connection that is over. Nothing should arrive on an idle
+// connection, so anything that does ends it too.
+func (c *httpConn) pollIdle() {
 	if c.conn == nil {
 		return
 	}
@@ -62,19 +62,19 @@ func (c *httpConn) rest() {
 	}
 }
 
-// Tend answers what the server asked of an idle connection, and leaves one that
-// the server wants to end.
-func (c *h2Conn) Tend() {
+// PollIdle answers the server's frames on an idle connection, and closes a
+// connection that the server wants to end.
+func (c *h2Conn) PollIdle() {
 	if !c.use.TryLock() {
-		return // a call is under way
+		return // a call is in flight
 	}
 	defer c.use.Unlock()
-	c.rest()
+	c.pollIdle()
 }
 
-// rest reads and answers what has come over an idle connection. Afterwards there
-// may be none.
-func (c *h2Conn) rest() {
+// pollIdle reads and answers the frames that arrived on an idle connection. It
+// may close the connection.
+func (c *h2Conn) pollIdle() {
 	for c.conn != nil {
 		if c.to == len(c.in) {
 			c.compact()
@@ -95,8 +95,8 @@ func (c *h2Conn) rest() {
 	c.leave()
 }
 
-// leave ends a connection that the server is about to end, and before that a
-// stream that it would otherwise wait for.
+// leave closes a connection that the server is about to close. Before that it
+// ends an open stream, for which the server would wait.
 func (c *h2Conn) leave() {
 	if c.conn != nil && c.stream != 0 && !c.answer.ended {
 		c.out = h2.AppendHeader(c.out, 0, http2.FrameData, http2.FlagDataEndStream, c.stream)
@@ -105,7 +105,7 @@ func (c *h2Conn) leave() {
 	c.hangUp()
 }
 
-// compact makes room behind what was read.
+// compact moves unread bytes to the start of the buffer.
 func (c *h2Conn) compact() {
 	to := c.in
 	if c.from == 0 {
@@ -114,7 +114,7 @@ func (c *h2Conn) compact() {
 	c.from, c.to, c.in = 0, copy(to, c.in[c.from:c.to]), to
 }
 
-// actAll acts on all frames that are whole.
+// actAll handles all complete frames.
 func (c *h2Conn) actAll() error {
 	for {
 		length, whole := c.frameLength()
@@ -130,8 +130,8 @@ func (c *h2Conn) actAll() error {
 	}
 }
 
-// frameLength returns the length of the next frame's content and whether all of
-// it is there.
+// frameLength returns the length of the next frame's payload and whether all of
+// it has arrived.
 func (c *h2Conn) frameLength() (int, bool) {
 	h := c.in[c.from:c.to]
 	if len(h) < h2.HeaderLen {

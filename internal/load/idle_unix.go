@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// takeNow reads what is there.
+// takeNow reads what has arrived.
 func takeNow(conn net.Conn, b []byte) (n int, over bool) { return receiveNow(conn, b, 0) }
 
-// peekNow says how much is there, one byte at the most, and leaves it.
+// peekNow returns how much has arrived, one byte at most, and leaves it.
 func peekNow(conn net.Conn) (n int, over bool) {
 	var one [1]byte
 	return receiveNow(conn, one[:], unix.MSG_PEEK)

@@ -8,17 +8,17 @@ import (
 	"sync"
 )
 
-// A line is what a Conn has of the network: one connection at a time. Only the
-// goroutine that makes the Conn's exchanges sets conn, and reads it without the
-// mutex.
-type line struct {
+// A lazyConn is a network connection that is made when it is first needed, and
+// again after hangUp. Only the goroutine that makes exchanges sets conn, and
+// may read it without the mutex.
+type lazyConn struct {
 	mu     sync.Mutex // protects the fields below
-	conn   net.Conn   // nil before the first use, and after one that cannot be used again
+	conn   net.Conn   // nil before the first use and after hangUp
 	closed bool
 }
 
 // connect dials unless there is a connection, and reports whether it did.
-func (l *line) connect(dial func() (net.Conn, error)) (dialled bool, err error) {
+func (l *lazyConn) connect(dial func() (net.Conn, error)) (dialled bool, err error) {
 	if l.conn != nil {
 		return false, nil
 	}
@@ -44,8 +44,8 @@ func dial(ctx context.Context, address string, config *tls.Config) (net.Conn, er
 	return (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", address)
 }
 
-// hangUp ends a connection that cannot be used again.
-func (l *line) hangUp() {
+// hangUp closes a connection that cannot be used again.
+func (l *lazyConn) hangUp() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.conn != nil {
@@ -54,8 +54,8 @@ func (l *line) hangUp() {
 	l.conn = nil
 }
 
-// Close ends the connection; an exchange that is under way fails.
-func (l *line) Close() error {
+// Close closes the connection; an exchange in flight fails.
+func (l *lazyConn) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed || l.conn == nil {

@@ -50,7 +50,7 @@ func tendUntil(t *testing.T, done <-chan struct{}, conns ...Conn) {
 			t.Fatal("the server still waits for its idle clients after 4 s, want it to stop at once")
 		case <-tick.C:
 			for _, c := range conns {
-				c.Tend()
+				c.PollIdle()
 			}
 		}
 	}
@@ -150,7 +150,7 @@ func TestHTTPConnectionThatTheServerClosedIsReplaced(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatal("the end of the connection was not heard within 4 s")
 		}
-		c.Tend()
+		c.PollIdle()
 	}
 	if err := c.Do(t.Context(), message, &Exchange{}); err != nil {
 		t.Errorf("after the server closed the connection: got %v, want an answer over a new one", err)
