@@ -18,15 +18,15 @@ const (
 	probeLength    = 1500 * time.Millisecond
 	maxProbeLength = 10 * time.Second
 	probeRequests  = 200
-	// capacityStep is how near the highest rate that passes and the lowest that
-	// does not must come.
+	// capacityStep is the ratio between the lowest rate that fails and the
+	// highest that passes at which the search ends.
 	capacityStep = 1.02
 	// confirmWindow is a window of the measurement that confirms the rate found.
 	confirmWindow = 1500 * time.Millisecond
 	// maxConfirm is how many rates are measured at length at most.
 	maxConfirm = 3
-	// kept is the share of the rate that must be answered; less means that the
-	// rest waits in a queue that grows.
+	// kept is the share of the rate that must be answered; with less, a queue
+	// is growing.
 	kept = 0.97
 	// maxRate ends the search of a server that answers whatever is sent.
 	maxRate = 1e6
@@ -84,7 +84,7 @@ func round3(v float64) float64 {
 	return math.Round(v)
 }
 
-// bracket returns a rate that passes and one above it that does not.
+// bracket returns a rate that passes and a higher one that does not.
 func (c *capacitySearch) bracket(ctx context.Context) (low, high float64, err error) {
 	rate, ceiling, err := c.first(ctx)
 	for ; err == nil && ctx.Err() == nil; rate = min(2*rate, ceiling) {
@@ -99,7 +99,7 @@ func (c *capacitySearch) bracket(ctx context.Context) (low, high float64, err er
 			low = rate
 		case low > 0:
 			return low, rate, nil
-		default: // the very first: look below it
+		default: // the first rate failed: look below it
 			return c.below(ctx, rate)
 		}
 	}
@@ -119,8 +119,8 @@ func (c *capacitySearch) below(ctx context.Context, high float64) (float64, floa
 	return 0, 0, fmt.Errorf("%w: not even %s requests a second", ErrNoCapacity, result.Number(high))
 }
 
-// first returns where to begin and where to end: the range that was given, or what
-// one caller alone gets.
+// first returns the first rate to try and the highest: the given range, or the
+// rate of a single caller.
 func (c *capacitySearch) first(ctx context.Context) (rate, ceiling float64, err error) {
 	r := c.session.settings.Range
 	if r.Start > 0 {
@@ -151,12 +151,12 @@ func (c *capacitySearch) measure(ctx context.Context, l *result.Level, window ti
 	s.settings.Export = false
 	err := s.level(ctx, l, quietly{c.o})
 	if errors.Is(err, ErrNoAnswers) {
-		return nil // which no goal meets
+		return nil // no goal is met
 	}
 	return err
 }
 
-// quietly passes on only how a measurement goes.
+// quietly passes on only the progress of a measurement.
 type quietly struct{ o result.Observer }
 
 func (q quietly) Begin(result.Load) {}
@@ -171,7 +171,8 @@ func (c *capacitySearch) load(rate float64) result.Load {
 	return result.Load{Mode: result.RequestRate, Value: rate, Distribution: c.session.settings.Distribution}
 }
 
-// try measures a rate for a moment, twice when the first missed by little.
+// try measures a rate briefly, twice when the first result only just missed the
+// goal.
 func (c *capacitySearch) try(ctx context.Context, rate float64) (bool, error) {
 	length := min(max(probeLength, time.Duration(probeRequests/rate*float64(time.Second))), maxProbeLength)
 	for again := true; ; again = false {
@@ -186,7 +187,7 @@ func (c *capacitySearch) try(ctx context.Context, rate float64) (bool, error) {
 	}
 }
 
-// judge holds a measurement against the goals and notes what came of it.
+// judge checks a measurement against the goals and records the outcome.
 func (c *capacitySearch) judge(l *result.Level, long bool) result.Probe {
 	p := result.Probe{Rate: l.Load.Value, Long: long, Passed: true, Results: judge.CheckGoals(c.goals, l.Merged)}
 	for _, g := range p.Results {
@@ -205,7 +206,7 @@ func (c *capacitySearch) judge(l *result.Level, long bool) result.Probe {
 	return p
 }
 
-// near says whether a probe missed by so little that chance may have done it.
+// near reports whether a probe missed by so little that it may be chance.
 func (c *capacitySearch) near(p *result.Probe, w *result.Window) bool {
 	if p.Why != "" || w == nil || w.Requests == 0 {
 		return false

@@ -31,7 +31,7 @@ func (s *Session) encode(ctx context.Context, outputs []input.Port) error {
 	})
 }
 
-// parameters returns what goes along with each request.
+// parameters returns the parameters of each request.
 func (s *Session) parameters() []client.Parameter {
 	if !s.decoupled {
 		return s.settings.Parameters
@@ -39,7 +39,7 @@ func (s *Session) parameters() []client.Parameter {
 	return append(slices.Clone(s.settings.Parameters), client.Parameter{Name: "triton_enable_empty_final_response", Value: true})
 }
 
-// encoder makes the link and returns what makes messages for it.
+// encoder makes the link and returns a function that makes messages for it.
 func (s *Session) encoder() func(r *client.Request) error {
 	if s.settings.Protocol == result.GRPC {
 		return s.encodeGRPC()
@@ -47,8 +47,8 @@ func (s *Session) encoder() func(r *client.Request) error {
 	return s.encodeHTTP()
 }
 
-// encodeWith makes the messages of the data. Place, unless nil, may put the
-// inputs elsewhere and says which outputs are wanted.
+// encodeWith makes the messages of the data. Place, unless nil, may move the
+// inputs elsewhere and returns the wanted outputs.
 func (s *Session) encodeWith(add func(r *client.Request) error, place func(rows [][]client.Tensor) ([]client.Output, error)) error {
 	set := &s.settings
 	rows, err := s.data.Requests(set.Plan.BatchSize, s.target.MaxBatch > 0)

@@ -13,8 +13,8 @@ import (
 // one.
 var errUnexpected = errors.New("the answer is not the expected one")
 
-// checkAnswer holds an answer against the outputs that its request must get, byte
-// by byte.
+// checkAnswer compares an answer with the outputs that its request must get,
+// byte by byte.
 func (s *Session) checkAnswer(message int, answer []byte) error {
 	decode := client.DecodeHTTP
 	if s.settings.Protocol == result.GRPC {

@@ -132,8 +132,8 @@ func gpuID(m *dto.Metric) string {
 	return ""
 }
 
-// take returns what was read since it was last asked: means of utilization and
-// power, the most memory used, the memory there is.
+// take returns what was read since the last call: means of utilization and
+// power, the most memory used, the total memory.
 func (g *gpuPoller) take() *result.GPUMetrics {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -168,7 +168,7 @@ func foldGPU(samples []map[string]map[string]float64) *result.GPUMetrics {
 	return &result.GPUMetrics{Utilization: sum[gpuUtilization], Power: sum[gpuPower], MemoryUsed: most, MemoryTotal: sum[gpuTotal]}
 }
 
-// warnings says what could not be read, as perf_analyzer does.
+// warnings lists what could not be read, as perf_analyzer does.
 func (g *gpuPoller) warnings() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -184,8 +184,8 @@ func (g *gpuPoller) warnings() []string {
 	return list
 }
 
-// MetricsURL returns the address of a server's metrics as perf_analyzer guesses
-// it: the host of the server, and what is usual after it.
+// MetricsURL returns the default address of a server's metrics, as in
+// perf_analyzer: the server's host, and the usual port and path.
 func MetricsURL(given, host string) string {
 	if given == "" {
 		given = strings.Split(host, ":")[0] + ":8002/metrics"

@@ -13,14 +13,14 @@ import (
 	"shoal/internal/tensor"
 )
 
-// alignment keeps tensors on lines of their own in shared memory.
+// alignment puts tensors on separate cache lines of the shared memory.
 const alignment = 64
 
 func aligned(n int) int { return (n + alignment - 1) / alignment * alignment }
 
-// shareMemory puts the inputs of all requests into shared memory that the server
-// gets to know, and makes room for the outputs, which all requests share. It
-// returns where the outputs go.
+// shareMemory puts the inputs of all requests into registered shared memory and
+// makes room for the outputs, which all requests share. It returns where the
+// outputs go.
 func (s *Session) shareMemory(ctx context.Context, requests [][]client.Tensor, outputs []input.Port) ([]client.Output, error) {
 	size := 0
 	for _, inputs := range requests {
@@ -47,7 +47,7 @@ func (s *Session) shareMemory(ctx context.Context, requests [][]client.Tensor, o
 	return wanted, s.share(ctx, out, size, func([]byte) {})
 }
 
-// regionName is known to the server, which other runs use too.
+// regionName returns a name that no other run uses on the server.
 func (s *Session) regionName(side string) string {
 	return fmt.Sprintf("shoal_perf_%d_%d_%s", os.Getpid(), time.Now().UnixNano(), side)
 }
@@ -65,9 +65,9 @@ func (s *Session) placeOutputs(region string, outputs []input.Port) (wanted []cl
 	return wanted, max(size, alignment)
 }
 
-// share makes shared memory, fills it and tells the server. Its name is taken
-// away at once: the server has it open, and nothing is left behind however this
-// process ends.
+// share makes shared memory, fills it and registers it with the server. It then
+// removes the name: the server has the memory open, and nothing is left behind
+// however this process ends.
 func (s *Session) share(ctx context.Context, region string, size int, fill func(memory []byte)) error {
 	m, err := shm.Create("/"+region, size)
 	if err != nil {
@@ -81,8 +81,8 @@ func (s *Session) share(ctx context.Context, region string, size int, fill func(
 	return m.Remove()
 }
 
-// releaseMemory makes the server forget the shared memory. It is called when the
-// run is over, or being ended.
+// releaseMemory unregisters the shared memory. It is called when the run is
+// over, or being ended.
 func (s *Session) releaseMemory() error {
 	ctx, cancel := context.WithTimeout(context.Background(), cutPatience)
 	defer cancel()

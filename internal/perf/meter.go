@@ -14,20 +14,20 @@ import (
 )
 
 const (
-	// pollEvery is after how many ticks an idle connection is polled, each in
-	// its turn: a second is soon enough for a server that wants to stop.
+	// pollEvery is after how many ticks each idle connection is polled: once a
+	// second is often enough for a server that wants to stop.
 	pollEvery = 10
-	// lateAfter is how late a request is sent when it counts as delayed.
+	// lateAfter is how late a request must be sent to count as delayed.
 	lateAfter = time.Millisecond
-	// minCountWindow is the shortest window that is counted by requests; a few
-	// milliseconds would never agree with each other.
+	// minCountWindow is the shortest window that is counted by requests;
+	// windows of a few milliseconds would never agree.
 	minCountWindow = time.Second
 	// statisticsTimeout is how long a server may take for its statistics, which
 	// cost it next to nothing.
 	statisticsTimeout = 10 * time.Second
 )
 
-// A meter turns what callers see into windows, one after the other without a gap.
+// A meter turns the callers' records into consecutive windows.
 type meter struct {
 	session *Session
 	drive   *drive.Generator
@@ -77,9 +77,9 @@ func (m *meter) edge(ctx context.Context) (edge, error) {
 	return e, err
 }
 
-// window measures until the window is over: after its time, with enough answers,
-// when the generator has done its work, or when ctx ends. It returns false when the
-// level should end, because no more will come.
+// window measures until the window is over: after its time, with enough
+// answers, when the generator has finished, or when ctx ends. It returns false
+// when the level should end because no more answers will come.
 func (m *meter) window(ctx context.Context) (result.Window, bool, error) {
 	m.trial++
 	w := result.Window{Start: load.At(m.last.at), Latency: &load.Histogram{}}
@@ -115,7 +115,7 @@ func (m *meter) window(ctx context.Context) (result.Window, bool, error) {
 	return w, going, err
 }
 
-// collect takes what the callers saw, tick by tick, until the window is over.
+// collect takes the callers' records, tick by tick, until the window is over.
 func (m *meter) collect(ctx context.Context, w *result.Window) *clamp {
 	p := &m.session.settings.Plan
 	length := p.Window + p.Window/5 // as perf_analyzer's windows
@@ -150,14 +150,13 @@ func (m *meter) collect(ctx context.Context, w *result.Window) *clamp {
 	}
 }
 
-// A clamp remembers when the first request of a window was sent and the last
-// answer came.
+// A clamp has the times of a window's first request and last answer.
 type clamp struct {
 	any         bool
 	first, last time.Duration
 }
 
-// take moves what the callers have seen into the window.
+// take moves the callers' records into the window.
 func (c *clamp) take(m *meter, w *result.Window) {
 	m.tick.Reset()
 	now := load.Now()

@@ -8,9 +8,8 @@ import (
 	"shoal/internal/load"
 )
 
-// findServer looks for the server's process, so that its CPU time can be told:
-// the one that was named, or the one that listens at the address when that is on
-// this machine.
+// findServer looks for the server's process to measure its CPU time: the given
+// one, or the one that listens at the address when that is on this machine.
 func (s *Session) findServer() {
 	pid := s.settings.ServerPID
 	if pid == 0 {
@@ -21,7 +20,7 @@ func (s *Session) findServer() {
 	}
 	p := load.Watch(pid)
 	if _, err := p.CPU(); err != nil {
-		return // gone, or not ours to look at
+		return // it is gone, or belongs to another user
 	}
 	s.server, s.target.ServerPID = &p, pid
 }
@@ -44,7 +43,7 @@ func listenerAt(address string) int {
 	return pid
 }
 
-// local says whether a host is this machine, as far as that is plain.
+// local reports whether a host is obviously this machine.
 func local(host string) bool {
 	if host == "localhost" {
 		return true

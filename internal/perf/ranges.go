@@ -11,11 +11,12 @@ import (
 // A Range is the levels of a run: from Start to End by Step.
 type Range struct {
 	Start, End, Step float64
-	// Single says that no end was given: there is one level.
+	// Single means that no end was given: there is one level.
 	Single bool
 }
 
-// Unbounded says that the levels go on until the latency is over its limit.
+// Unbounded reports whether the levels go on until the latency exceeds its
+// limit.
 func (r Range) Unbounded() bool { return !r.Single && r.End == 0 }
 
 // most returns the highest level that is known beforehand.
@@ -55,7 +56,7 @@ func ParseRange(text string, whole bool) (Range, error) {
 	return r, nil
 }
 
-// maxLevel is more than any machine can do and few enough to count.
+// maxLevel is more than any machine can do, and small enough to count.
 const maxLevel = 1e9
 
 func parseLevel(text string, whole bool) (float64, error) {
@@ -63,7 +64,7 @@ func parseLevel(text string, whole bool) (float64, error) {
 	if whole && err == nil && v != math.Trunc(v) {
 		return 0, fmt.Errorf("%q is not a whole number", text)
 	}
-	if err != nil || !(v >= 0 && v <= maxLevel) { // not a number, either
+	if err != nil || !(v >= 0 && v <= maxLevel) { // or NaN
 		return 0, fmt.Errorf("%q is not a number from 0 to %.0e", text, maxLevel)
 	}
 	return v, nil
@@ -101,13 +102,13 @@ func (s *search) choose(passed bool) (float64, bool) {
 	case !passed:
 		return 0, false
 	}
-	// Counted and not added up, so that a step of 0.1 does not drift.
+	// Multiplied rather than added up, so that a step of 0.1 does not drift.
 	v := r.Start + float64(s.measured)*r.Step
 	return v, r.Unbounded() || v <= r.End*(1+1e-9)
 }
 
-// halve looks between the highest level that passed and the lowest that did not,
-// until they are no further apart than a step.
+// halve looks between the highest level that passed and the lowest that did
+// not, until they are at most one step apart.
 func (s *search) halve(passed bool) (float64, bool) {
 	if s.measured == 1 {
 		s.low = s.last

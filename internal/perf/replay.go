@@ -16,8 +16,8 @@ import (
 // maxReplayBytes bounds the messages of a replay, which are made beforehand.
 const maxReplayBytes = 1 << 30
 
-// SetReplay makes the settings those of a replay of a trace: its arrivals for the
-// model, once, at so many times their speed. File is the trace's name.
+// SetReplay changes the settings to replay a trace: its arrivals for the model,
+// once, at the given speed. File is the trace's name.
 func (s *Settings) SetReplay(file string, t *arrivals.Trace, speed float64) error {
 	part := t.Of(s.Model)
 	n := len(part.Arrivals)
@@ -27,7 +27,7 @@ func (s *Settings) SetReplay(file string, t *arrivals.Trace, speed float64) erro
 	s.Mode, s.Distribution, s.Replay = result.Intervals, result.Replay, part
 	s.Plan.Mode, s.Plan.RequestCount = result.RequestCount, int64(n)
 	s.Plan.Replay, s.Plan.ReplaySpeed = file, speed
-	// The pacer asks for a gap after the last arrival as well.
+	// The pacer also asks for the gap after the last arrival.
 	s.Intervals = append(part.Gaps(speed), 0)
 	length := part.Arrivals[n-1].At - part.Arrivals[0].At
 	rate := float64(n) / max(length.Seconds()/speed, time.Millisecond.Seconds())
@@ -35,8 +35,8 @@ func (s *Settings) SetReplay(file string, t *arrivals.Trace, speed float64) erro
 	return nil
 }
 
-// A replayer makes the messages of a replay: one for each kind of request in the
-// trace, and the ordinary ones for arrivals that do not tell their shapes.
+// A replayer makes the messages of a replay: one for each kind of request in
+// the trace, and the ordinary ones for arrivals without shapes.
 type replayer struct {
 	session  *Session
 	ports    []input.Port
@@ -96,7 +96,7 @@ func (r *replayer) encodeOrdinary() error {
 	return nil
 }
 
-// arrange says which message each arrival sends.
+// arrange chooses the message of each arrival.
 func (r *replayer) arrange(t *arrivals.Trace) {
 	s := r.session
 	turn := 0
@@ -110,7 +110,7 @@ func (r *replayer) arrange(t *arrivals.Trace) {
 	}
 }
 
-// encodeKind makes the message of a kind: its shapes, with values made up.
+// encodeKind makes the message of a kind: its shapes, with generated values.
 func (r *replayer) encodeKind(index int, k *arrivals.Kind) error {
 	s := r.session
 	rows := int64(1)
@@ -141,7 +141,7 @@ func (r *replayer) encodeKind(index int, k *arrivals.Kind) error {
 	return r.add(&request)
 }
 
-// fit finds the model's input and tells the rows from the shape of one.
+// fit finds the model's input and splits the batch dimension off the shape.
 func (r *replayer) fit(in arrivals.Input) (input.Port, tensor.Shape, int64, error) {
 	i := slices.IndexFunc(r.ports, func(p input.Port) bool { return p.Name == in.Name })
 	if i < 0 {
@@ -160,7 +160,7 @@ func (r *replayer) fit(in arrivals.Input) (input.Port, tensor.Shape, int64, erro
 	return port, shape, rows, nil
 }
 
-// value makes up an input of a shape; strings are as long as they were.
+// value generates an input of a shape; strings have the recorded length.
 func (r *replayer) value(p input.Port, shape tensor.Shape, rows, size int64) (client.Tensor, error) {
 	o := r.session.settings.Input
 	p.Optional = false

@@ -16,8 +16,8 @@ import (
 // ErrNoAnswers ends a run in which a window had no answer at all.
 var ErrNoAnswers = errors.New("no valid requests recorded within time interval. Please use a larger time window")
 
-// Run measures all levels. When ctx ends, the window then measured ends too and
-// the result has what was measured until then. The result is never nil; the error
+// Run measures all levels. When ctx ends, the current window ends too and the
+// result has what was measured until then. The result is never nil; the error
 // says why the run could not go on.
 func (s *Session) Run(ctx context.Context, o result.Observer) (*result.Result, error) {
 	r := &result.Result{
@@ -34,7 +34,7 @@ func (s *Session) Run(ctx context.Context, o result.Observer) (*result.Result, e
 	} else {
 		err = s.levels(ctx, r, o)
 	}
-	if ctx.Err() != nil { // whatever failed, failed because of it
+	if ctx.Err() != nil { // every failure follows from that
 		r.Cut, err = "interrupted", nil
 	}
 	if err != nil {
@@ -80,9 +80,9 @@ const (
 	// cutPatience is the same for a run that is being ended.
 	cutPatience = 3 * time.Second
 	// connectAhead and connectFor say how many connections of an open loop are
-	// made before it starts: some, and as many as requests are due in a moment
-	// in which the machine does something else. Catching up over new connections
-	// would make it later still.
+	// made before it starts: some, plus as many as requests are due while the
+	// machine may be busy elsewhere. Catching up over new connections would
+	// take even longer.
 	connectAhead = 8
 	connectFor   = 20 * time.Millisecond
 )
@@ -124,8 +124,8 @@ func (s *Session) level(ctx context.Context, l *result.Level, o result.Observer)
 	return err
 }
 
-// connect makes the connections of a level, and those that will surely be used
-// connect.
+// connect makes the connections of a level, and connects those that will
+// certainly be used.
 func (s *Session) connect(ctx context.Context, l result.Load) ([]load.Conn, error) {
 	n, ahead := int(l.Value), int(l.Value)
 	if l.Open() {
@@ -147,11 +147,12 @@ func (s *Session) connect(ctx context.Context, l result.Load) ([]load.Conn, erro
 
 func closeAll(conns []load.Conn) {
 	for _, c := range conns {
-		_ = c.Close() // nothing is under way
+		_ = c.Close() // nothing is in flight
 	}
 }
 
-// check returns what looks at each answer; nil when any answer is good.
+// check returns a function that checks each answer; nil when any answer is
+// good.
 func (s *Session) check() func(message int, answer []byte) error {
 	if s.expected == nil {
 		return nil
@@ -160,7 +161,7 @@ func (s *Session) check() func(message int, answer []byte) error {
 }
 
 func (s *Session) start(ctx context.Context, g *drive.Generator, l result.Load) error {
-	// What is under way when the run is cut may still be answered.
+	// Requests in flight when the run is cut may still be answered.
 	ctx = context.WithoutCancel(ctx)
 	if l.Mode == result.Periodic {
 		g.StartPeriodic(ctx, s.settings.Periodic)
@@ -178,7 +179,7 @@ func (s *Session) start(ctx context.Context, g *drive.Generator, l result.Load) 
 	return nil
 }
 
-// warmUp makes the same load for a number of requests and forgets it.
+// warmUp sends the same load for a number of requests and discards the results.
 func (s *Session) warmUp(ctx context.Context, l result.Load, conns []load.Conn) error {
 	g := drive.New(conns, drive.Options{Messages: s.messages, Limit: s.settings.Plan.Warmup, Check: s.check(), Sequences: s.sequences})
 	if err := s.start(ctx, g, l); err != nil {
@@ -206,7 +207,7 @@ func (s *Session) measure(ctx context.Context, l *result.Level, m *meter, o resu
 		if err == nil {
 			w.WarmUp = judge.WarmUp(p, l.Windows, &w)
 		}
-		l.Windows = append(l.Windows, w) // what was measured until a server died counts too
+		l.Windows = append(l.Windows, w) // windows before a server died count too
 		o.Window(trial, &w)
 		if err != nil || m.health.Why != "" {
 			l.Reason = result.CutShort
@@ -241,7 +242,7 @@ func (s *Session) measure(ctx context.Context, l *result.Level, m *meter, o resu
 	}
 }
 
-// relief lets an asynchronous run pass when only its latency is not stable.
+// relief accepts an asynchronous run of which only the latency is not stable.
 func (s *Session) relief(l *result.Level, v judge.Verdict) {
 	if s.settings.Plan.Async && v.Throughput && !v.Stable && !v.Over {
 		l.Stable, l.Reason = true, ""
@@ -249,7 +250,7 @@ func (s *Session) relief(l *result.Level, v judge.Verdict) {
 	}
 }
 
-// finish adds up what counts.
+// finish adds up the windows that count.
 func (s *Session) finish(l *result.Level, m *meter) {
 	windows := l.Windows
 	if n := len(windows); n > 1 && windows[n-1].Requests == 0 {
@@ -278,7 +279,7 @@ func (s *Session) waitFor(ctx context.Context, l *result.Level) time.Duration {
 	return d
 }
 
-// keep remembers a level's requests for the export.
+// keep stores a level's requests for the export.
 func (s *Session) keep(l *result.Level, exchanges []result.Exchange) {
 	e := result.ExportedLevel{Load: l.Load, Exchanges: exchanges}
 	for i := range l.Windows {
@@ -291,7 +292,7 @@ func (s *Session) keep(l *result.Level, exchanges []result.Exchange) {
 	s.exported = append(s.exported, e)
 }
 
-// Exported returns every request of a run that asked for it.
+// Exported returns every request of a run with Settings.Export.
 func (s *Session) Exported() *result.Export {
 	return &result.Export{Protocol: s.target.Protocol, Requests: s.requests, Levels: s.exported}
 }

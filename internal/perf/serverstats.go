@@ -9,9 +9,9 @@ import (
 	pb "shoal/internal/protocol/kservegrpc/inferencepb"
 )
 
-// diffStats returns what a model's statistics grew by from before to after. Of
-// several versions it takes the newest that was used; it returns nil when none
-// was.
+// diffStats returns the increase of a model's statistics from before to after.
+// Of several versions it takes the newest that was used; it returns nil when
+// none was.
 func diffStats(before, after []*pb.ModelStatistics) *result.ServerStats {
 	var found *result.ServerStats
 	used := 0
@@ -80,7 +80,7 @@ func diffDuration(was, is *pb.StatisticDuration) result.Counted {
 	return result.Counted{Count: grown(was.GetCount(), is.GetCount()), Ns: grown(was.GetNs(), is.GetNs())}
 }
 
-// grown returns how much a counter grew; one that fell was started anew.
+// grown returns how much a counter grew; one that fell was reset.
 func grown(was, is uint64) uint64 {
 	if is < was {
 		return is

@@ -17,8 +17,8 @@ import (
 	"shoal/internal/tensor"
 )
 
-// A Session is all that a run needs: the model is known, the requests are
-// encoded. Its life: Open, Run once, Close.
+// A Session has everything that a run needs: the model is known, the requests
+// are encoded. Open, then Run once, then Close.
 type Session struct {
 	settings   Settings
 	api        client.API
@@ -41,8 +41,8 @@ type Session struct {
 	newAlarm   func() (drive.Alarm, error) // what an open loop sleeps by
 }
 
-// Open asks the server about the model and prepares the requests. The error of a
-// server that does not know the model is what the server says.
+// Open asks the server about the model and prepares the requests. If the server
+// does not know the model, the error has the server's text.
 func Open(ctx context.Context, settings Settings) (*Session, error) {
 	s := &Session{settings: settings, newAlarm: drive.NewAlarm, target: result.Target{
 		URL: settings.Address.Host + settings.Address.Prefix, Protocol: settings.Protocol, Streaming: settings.Streaming,
@@ -72,7 +72,7 @@ func openAPI(s Settings) (client.API, error) {
 	return client.OpenHTTP(o, s.Address.Prefix), nil
 }
 
-// Close ends the connections that ask questions.
+// Close closes the connections of the API.
 func (s *Session) Close() error {
 	if s.api == nil {
 		return nil
@@ -80,10 +80,10 @@ func (s *Session) Close() error {
 	return errors.Join(s.releaseMemory(), s.api.Close())
 }
 
-// Data returns what is sent, for the report.
+// Data returns the input data, for the report.
 func (s *Session) Data() *input.Set { return s.data }
 
-// Decoupled says that the model may answer a request any number of times.
+// Decoupled reports whether the model may answer a request any number of times.
 func (s *Session) Decoupled() bool { return s.decoupled }
 
 func (s *Session) prepare(ctx context.Context) error {
@@ -131,7 +131,7 @@ func (s *Session) prepare(ctx context.Context) error {
 	return s.encode(ctx, outputs)
 }
 
-// prepareSequences makes the sequences of a model that wants them.
+// prepareSequences makes the sequences of a model that needs them.
 func (s *Session) prepareSequences() error {
 	if !s.sequenced {
 		return nil
@@ -161,7 +161,7 @@ func (s *Session) prepareSequences() error {
 // defaultLength is how long sequences are when nothing says so.
 const defaultLength = 20
 
-// hint adds what would help to an error about the connection.
+// hint adds advice to an error about the connection.
 func (s *Session) hint(err error) error {
 	if errors.Is(err, client.ErrBroken) {
 		return fmt.Errorf("%w; does that port speak %s? -i says which protocol, http or grpc, and -u where; https:// in it, or --ssl-grpc-use-ssl, is for TLS", err, s.settings.Protocol)
@@ -222,5 +222,5 @@ func (s *Session) Plan() *result.Plan { return &s.settings.Plan }
 // Target returns what is measured.
 func (s *Session) Target() *result.Target { return &s.target }
 
-// Sequenced says that requests are parts of sequences.
+// Sequenced reports whether requests are parts of sequences.
 func (s *Session) Sequenced() bool { return s.sequences != nil }

@@ -46,11 +46,11 @@ type Settings struct {
 	Compression string // gRPC: a compressor's name
 	// Sequences say how sequences are made for models that want them.
 	Sequences drive.Sequences
-	// SharedMemory passes tensors in shared memory; outputs whose size the model
-	// does not tell get OutputSize bytes.
+	// SharedMemory passes tensors in shared memory; outputs of unknown size get
+	// OutputSize bytes.
 	SharedMemory bool
 	OutputSize   int
-	// Trace is sent to the server as its trace settings; none: they stay.
+	// Trace is sent to the server as its trace settings; empty: they stay.
 	Trace map[string]string
 	// Sync was asked for, where a sequence model would be measured async.
 	Sync       bool
@@ -60,7 +60,7 @@ type Settings struct {
 	InFormat  client.Format
 	OutFormat client.Format
 
-	// Goals are what each level is to reach.
+	// Goals are the goals of each level.
 	Goals []judge.Goal
 	// Capacity, when it has goals, asks for the highest rate that meets them; the
 	// Range then bounds the search.
@@ -70,12 +70,12 @@ type Settings struct {
 	ServerPID int
 	// Export keeps every request and answer for WriteExport.
 	Export bool
-	// MetricsURL is read each MetricsInterval for the server's GPUs; empty: not.
+	// MetricsURL is read every MetricsInterval for GPU metrics; empty: never.
 	MetricsURL      string
 	MetricsInterval time.Duration
 }
 
-// Check holds the settings against each other. It reports all that is wrong.
+// Check checks the settings. It reports all errors.
 func (s *Settings) Check() error {
 	var errs []error
 	p := &s.Plan

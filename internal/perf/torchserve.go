@@ -10,9 +10,9 @@ import (
 	"shoal/internal/perf/input"
 )
 
-// prepareTorchServe makes the requests for a TorchServe or MMS server: the files
-// that the data names, each in the form of a prediction. Such a server tells neither
-// shapes nor statistics.
+// prepareTorchServe makes the requests for a TorchServe or MMS server: the
+// files that the data names, each as the form of a prediction. Such a server
+// reports neither shapes nor statistics.
 func (s *Session) prepareTorchServe() error {
 	var bodies [][]byte
 	var err error

@@ -2,7 +2,7 @@ package chart
 
 import "math"
 
-// A Chart is axes and what is drawn between them.
+// A Chart is axes and the marks between them.
 type Chart struct {
 	Title, Desc   string
 	Width, Height float64
@@ -29,7 +29,7 @@ type Key struct {
 // A Mark is something drawn between the axes.
 type Mark interface{ draw(f *frame) }
 
-// The room around the field between the axes.
+// The margins around the field between the axes.
 const (
 	roomLeft   = 62
 	roomRight  = 18
@@ -44,8 +44,7 @@ type frame struct {
 	left, top, width, height float64
 }
 
-// Draw draws the chart. The keys are not in it: a page has room for them
-// elsewhere.
+// Draw draws the chart without the keys: a page puts them elsewhere.
 func (c *Chart) Draw() *Drawing {
 	f := &frame{
 		Drawing: &Drawing{Width: c.Width, Height: c.Height, Title: c.Title, Desc: c.Desc}, chart: c,
@@ -105,7 +104,7 @@ func (f *frame) upward(x float64, label string) {
 }
 
 const (
-	// letterWidth is that of an average letter of a tick.
+	// letterWidth is the width of an average letter of a tick.
 	letterWidth = 6.8
 	// narrow is how much larger letters are where a page is narrow.
 	narrow = 1.35
@@ -126,8 +125,8 @@ func (f *frame) drawX() {
 	f.text(Point{f.left + f.width/2, f.Drawing.Height - 8}, Middle, "label", Muted, f.chart.X.Label)
 }
 
-// every returns which ticks have room for their names when letters are larger:
-// 1 means all of them.
+// every returns n when every n-th tick has room for its name in the larger
+// letters.
 func (f *frame) every(ticks []Tick, larger float64) int {
 	for every := 1; ; every++ {
 		free, fits := math.Inf(-1), true

@@ -5,17 +5,18 @@ import (
 	"strings"
 )
 
-// A Colour is a colour by name; what it looks like depends on the scheme.
+// A Colour is a colour by name; its value depends on the scheme.
 type Colour string
 
-// The colours. Those of one kind of data are told apart by the colour-blind.
+// The colours. People with colour blindness can distinguish those of one kind
+// of data.
 const (
 	None   Colour = ""
 	Ink    Colour = "ink"   // text that matters
 	Muted  Colour = "muted" // text of axes
 	Grid   Colour = "grid"
 	Paper  Colour = "paper" // behind all
-	Shade  Colour = "shade" // a stretch set apart
+	Shade  Colour = "shade" // a highlighted range
 	Blue   Colour = "blue"
 	Orange Colour = "orange"
 	Green  Colour = "green"
@@ -28,7 +29,7 @@ const (
 // Ramp has colours for things that have an order, such as levels.
 var Ramp = []Colour{"ramp1", "ramp2", "ramp3", "ramp4", "ramp5", "ramp6"}
 
-// palette says what the colours look like in the light and in the dark.
+// palette has the values of the colours in the light and the dark scheme.
 var palette = []struct {
 	name        Colour
 	light, dark string
@@ -53,8 +54,8 @@ var palette = []struct {
 	{Ramp[5], "#b02a68", "#f089b7"},
 }
 
-// CSS returns the style sheet that drawings want: variables for the colours under
-// the selector scope, in both schemes, and classes that use them.
+// CSS returns the style sheet for drawings: variables for the colours under the
+// selector scope, in both schemes, and classes that use them.
 func CSS(scope string) string {
 	var light, dark, classes strings.Builder
 	for _, c := range palette {

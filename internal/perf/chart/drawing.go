@@ -3,7 +3,7 @@ package chart
 // A Drawing is a list of shapes on a sheet, in the order in which they are drawn.
 type Drawing struct {
 	Width, Height float64
-	// Title and Desc say what is to be seen to those who do not see it.
+	// Title and Desc describe the drawing for screen readers.
 	Title, Desc string
 	Shapes      []Shape
 }
@@ -11,7 +11,7 @@ type Drawing struct {
 // A Point is a place on the sheet; y grows downwards.
 type Point struct{ X, Y float64 }
 
-// A Shape is a path, a circle or a text; which, is what it has.
+// A Shape is a path, a circle or a text, depending on which fields are set.
 type Shape struct {
 	Points []Point // a path
 	Closed bool
@@ -20,13 +20,13 @@ type Shape struct {
 	Text   string // its baseline begins, ends or is centred at At
 	Letter string // class of the text: tick, label, note, head, title
 	Anchor Anchor
-	Upward bool // the text is turned to read from below
+	Upward bool // the text is rotated to read upwards
 
 	Stroke, Fill Colour
 	Width        float64 // of the stroke
 	Dashed       bool
-	Tip          string // shown when the pointer rests on the shape
-	// Spare marks text that goes when there is little room.
+	Tip          string // shown under the pointer
+	// Spare marks text that is left out when there is little space.
 	Spare bool
 }
 

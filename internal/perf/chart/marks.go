@@ -1,6 +1,6 @@
 package chart
 
-// A Line joins points; it may show them, too.
+// A Line joins points, and may show them too.
 type Line struct {
 	Points []Point
 	Tips   []string // of the points; nil: none
@@ -35,8 +35,8 @@ func (l Line) draw(f *frame) {
 	}
 }
 
-// A Ring is a single point that stands out or, with its paper showing, steps
-// back.
+// A Ring is a single highlighted point or, filled with the paper's colour, a
+// faint one.
 type Ring struct {
 	At     Point
 	Colour Colour
@@ -55,7 +55,7 @@ func (r Ring) draw(f *frame) {
 }
 
 // A Bar stands between two values of the x axis, or on a band when From and To
-// lie around it.
+// are around it.
 type Bar struct {
 	From, To  float64 // on the x axis
 	Low, High float64
@@ -64,7 +64,7 @@ type Bar struct {
 	Gap       float64 // pixels left free at its right
 }
 
-// widestBar keeps the bar of a single thing from filling the field.
+// widestBar keeps a single bar from filling the field.
 const widestBar = 90
 
 func (b Bar) draw(f *frame) {
@@ -101,8 +101,7 @@ func (w Wall) draw(f *frame) {
 	f.add(Shape{Points: []Point{{x, f.top}, {x, f.bottom()}}, Stroke: w.Colour, Width: 1.2, Dashed: w.Dashed})
 }
 
-// A Whisker is how far a value may be from the truth: upright, or level when it
-// is one of the x axis.
+// A Whisker is an error bar: vertical, or horizontal for a value of the x axis.
 type Whisker struct {
 	At        Point
 	Low, High float64
@@ -138,7 +137,7 @@ type Note struct {
 	Text   string
 	Colour Colour
 	Second bool
-	Spare  bool // may go when there is little room
+	Spare  bool // may be left out when there is little space
 }
 
 func (n Note) draw(f *frame) {

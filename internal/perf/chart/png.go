@@ -89,7 +89,7 @@ func (c *canvas) fill(colour Colour, polygons ...[]Point) {
 	if colour == None {
 		return
 	}
-	// A rasterizer costs as much as its size, so it gets no more than it needs.
+	// A rasterizer costs as much as its size, so make it as small as possible.
 	area := bounds(polygons).Intersect(c.image.Bounds())
 	if area.Empty() {
 		return
@@ -231,7 +231,7 @@ func (c *canvas) text(s *Shape) error {
 	return nil
 }
 
-// upward draws the text level on a sheet of its own and turns that.
+// upward draws the text horizontally on its own canvas and rotates that.
 func (c *canvas) upward(s *Shape, f font.Face, source image.Image, width, back fixed.Int26_6) {
 	m := f.Metrics()
 	mask := image.NewAlpha(image.Rect(0, 0, width.Ceil()+2, (m.Ascent+m.Descent).Ceil()+2))

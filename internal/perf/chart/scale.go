@@ -26,7 +26,7 @@ type linear struct{ low, high, step float64 }
 
 // Linear returns a scale from low to high, both widened to round values.
 func Linear(low, high float64) Scale {
-	if least := max(1e-12, math.Abs(low)*1e-9); !(high-low > least) { // nothing, or what a float cannot tell
+	if least := max(1e-12, math.Abs(low)*1e-9); !(high-low > least) { // no range, or one that a float cannot represent
 		high = low + max(1, math.Abs(low))
 	}
 	step := roundStep((high - low) / wantedTicks)
@@ -133,9 +133,8 @@ func (b bands) Ticks() []Tick {
 
 type spectrum struct{ nines float64 }
 
-// Spectrum returns a scale of quantiles that gives each further nine as much room
-// as the one before: 0.9, 0.99, 0.999. It reaches up to the quantile most, which
-// is below 1.
+// Spectrum returns a scale of quantiles that gives each additional nine the
+// same width: 0.9, 0.99, 0.999. It ends at the quantile most, which is below 1.
 func Spectrum(most float64) Scale { return spectrum{max(1, nines(most))} }
 
 func nines(q float64) float64 { return -math.Log10(1 - min(max(q, 0), 1-1e-9)) }
@@ -159,8 +158,8 @@ func (s spectrum) Ticks() []Tick {
 	return list
 }
 
-// Number writes a value for people: three digits or so, and k, M for thousands
-// and millions.
+// Number formats a value for people: about three digits, with k and M for
+// thousands and millions.
 func Number(v float64) string {
 	unit := ""
 	switch a := math.Abs(v); {

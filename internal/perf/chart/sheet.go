@@ -8,8 +8,8 @@ const (
 	keyRoom     = 18 // of a row of keys
 )
 
-// Sheet puts charts below a title onto one drawing, in so many columns, with
-// their titles and keys: a picture that stands alone.
+// Sheet arranges charts below a title in one drawing, with the given number of
+// columns, their titles and keys.
 func Sheet(title, subtitle string, columns int, charts ...*Chart) *Drawing {
 	d := &Drawing{Title: title, Desc: subtitle}
 	d.text(Point{sheetMargin + 4, 28}, Start, "title", Ink, title)

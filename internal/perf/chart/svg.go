@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// SVG returns the drawing as an SVG element without size, for a page that has the
-// style sheet of CSS. The id must be that of no other drawing in the page.
+// SVG returns the drawing as an SVG element without size, for a page that has
+// the style sheet of CSS. The id must be unique in the page.
 func (d *Drawing) SVG(id string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg viewBox="0 0 %s %s" role="img" aria-labelledby="%s-t %[3]s-d">`, short(d.Width), short(d.Height), id)
@@ -18,8 +18,8 @@ func (d *Drawing) SVG(id string) string {
 	return b.String()
 }
 
-// File returns the drawing as a whole SVG file, light or dark as its reader's
-// system is.
+// File returns the drawing as a complete SVG file, which follows the light or
+// dark scheme of its reader.
 func (d *Drawing) File() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%s" height="%s" viewBox="0 0 %[1]s %[2]s" role="img" aria-labelledby="t d">`+"\n", short(d.Width), short(d.Height))
@@ -94,7 +94,7 @@ func (s *Shape) classes() string {
 	return strings.Join(list, " ")
 }
 
-// path writes the points as moves from one to the next, which are short.
+// path writes the points as relative moves, which are short.
 func (s *Shape) path() string {
 	var b strings.Builder
 	x, y := 0, 0 // in tenths, so that rounding does not add up

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// An Alarm is what the pacer of an open loop sleeps by.
+// An Alarm lets the pacer of an open loop sleep.
 type Alarm interface {
 	// sleep returns after d, or after wake.
 	sleep(d time.Duration)
@@ -14,13 +14,13 @@ type Alarm interface {
 	close()
 }
 
-// A runtimeAlarm sleeps by the runtime's timer, which may be a millisecond late.
+// A runtimeAlarm uses the Go runtime's timer, which may be a millisecond late.
 type runtimeAlarm struct {
 	woken chan struct{}
 	once  sync.Once
 }
 
-// NewRuntimeAlarm returns an alarm that sleeps by the runtime's timer.
+// NewRuntimeAlarm returns an alarm that uses the Go runtime's timer.
 func NewRuntimeAlarm() (Alarm, error) { return &runtimeAlarm{woken: make(chan struct{})}, nil }
 
 func (a *runtimeAlarm) sleep(d time.Duration) {

@@ -8,8 +8,8 @@ import (
 	"shoal/internal/timerfd"
 )
 
-// A timerAlarm sleeps by a timer of the system: the runtime's would make every
-// request of a fast schedule late.
+// A timerAlarm uses a timer of the system: with the Go runtime's every request
+// of a fast schedule would be late.
 type timerAlarm struct {
 	timer *timerfd.Timer
 

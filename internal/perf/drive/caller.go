@@ -15,7 +15,7 @@ import (
 	"shoal/internal/perf/result"
 )
 
-// A Record is one answered request. Times are as load.Now says them.
+// A Record is one answered request. Times are as load.Now returns them.
 type Record struct {
 	Due                      time.Duration // when it should have been sent
 	Start, Sent, First, Done time.Duration
@@ -24,31 +24,31 @@ type Record struct {
 	Ended                    bool // it was the last of a sequence
 }
 
-// A Failure is one request that got no good answer.
+// A Failure is one failed request.
 type Failure struct {
 	Cause string
-	Fault bool // the request itself is wrong: others like it will fail as well
-	Fatal bool // there is no point in going on
+	Fault bool // the request itself is wrong: others like it will fail too
+	Fatal bool // the run cannot go on
 }
 
-// Seen is what a caller has seen since it was last asked.
+// Seen is what a caller has recorded since the last Take.
 type Seen struct {
 	Records  []Record
-	Idle     time.Duration // how long it had nothing under way
+	Idle     time.Duration // how long it had no request in flight
 	Failures []Failure
 	Kept     []result.Exchange
 }
 
-// A Caller has one connection and makes one request at a time over it. What it
-// saw waits in it until it is taken: a lock that is nearly always free is cheaper
-// than anything shared.
+// A Caller has one connection and makes one request at a time over it. Its
+// records wait in it until Take: a lock that is nearly always free is cheaper
+// than shared memory.
 type Caller struct {
 	conn  load.Conn
-	keep  bool                                   // what is sent and answered is wanted
+	keep  bool                                   // keep requests and answers
 	check func(message int, answer []byte) error // nil: any answer is good
 	jobs  chan job                               // open loop: what to send next
 	x     load.Exchange
-	since time.Duration // of its last answer
+	since time.Duration // when its last answer came
 
 	mu   sync.Mutex // protects seen
 	seen Seen
@@ -64,7 +64,7 @@ type job struct {
 	closing  bool      // it only ends a sequence, and is not measured
 }
 
-// do makes one request and notes what came of it.
+// do makes one request and records the outcome.
 func (c *Caller) do(ctx context.Context, m *load.Message, index int, due time.Duration) error {
 	err := c.conn.Do(ctx, m, &c.x)
 	x := &c.x
@@ -106,21 +106,21 @@ func answerTimes(x *load.Exchange) []time.Duration {
 	return []time.Duration{x.Done}
 }
 
-// Take returns what the caller has seen since it was last asked.
+// Take returns what the caller has recorded since the last Take.
 func (c *Caller) Take() Seen {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	seen := c.seen
-	// As much room again: the next stretch will be like this one.
+	// The same capacity again: the next period will be similar.
 	c.seen = Seen{Records: make([]Record, 0, len(seen.Records))}
 	return seen
 }
 
-// PollIdle looks after the caller's connection while it is idle.
+// PollIdle polls the caller's connection while it is idle.
 func (c *Caller) PollIdle() { c.conn.PollIdle() }
 
-// causeOf puts an error into words that are counted, the server's own where it
-// has some, and says whether the request is at fault.
+// causeOf returns the text under which an error is counted, the server's own if
+// there is one, and whether the request is at fault.
 func causeOf(err error) (cause string, fault bool) {
 	var answer *load.StatusError
 	if errors.As(err, &answer) {

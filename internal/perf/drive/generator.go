@@ -24,28 +24,29 @@ type Options struct {
 	Sequences *Sequencer
 }
 
-// A Generator makes the load of one level. It is closed, each caller sending again
-// when it has its answer, or open, a pacer handing out requests when they are due.
+// A Generator generates the load of one level. In a closed loop each caller
+// sends again when it has its answer. In an open loop a pacer gives requests to
+// callers when they are due.
 type Generator struct {
 	Options
-	Callers []*Caller // all there may be; in an open loop many stay idle
+	Callers []*Caller // in an open loop many stay idle
 
 	stopping chan struct{}
 	stopOnce sync.Once
 	done     chan struct{} // closed when all work has ended
 	wg       sync.WaitGroup
 
-	next    atomic.Uint64 // messages taken so far
+	next    atomic.Uint64 // number of messages taken
 	started atomic.Int64  // requests begun
 
 	mu      sync.Mutex // protects the fields below
 	idle    []*Caller  // a stack: the caller that was last busy has the warmest connection
 	running int        // callers that have a goroutine
 	busy    int
-	peak    int           // the most that were busy since it was last asked for
+	peak    int           // the most that were busy since the last call of Peak
 	freed   chan struct{} // buffered 1: a caller became idle
 	slots   []*sequence   // open loop: the sequences under way
-	turn    int           // the one that is asked next
+	turn    int           // index of the next one to ask
 }
 
 // New returns a generator with a caller for each connection.
@@ -73,7 +74,8 @@ func (g *Generator) StartClosed(ctx context.Context) {
 	go g.finish()
 }
 
-// finish says that all work has ended. The goroutine ends with the generator's own.
+// finish closes done when all work has ended. The goroutine ends with the
+// generator's others.
 func (g *Generator) finish() {
 	g.wg.Wait()
 	close(g.done)
@@ -81,7 +83,7 @@ func (g *Generator) finish() {
 
 func (g *Generator) loop(ctx context.Context, c *Caller) {
 	pause := minPause
-	for g.more(ctx) {
+	for g.another(ctx) {
 		i := g.message()
 		err := c.do(ctx, g.Messages[i], i, 0)
 		if !g.backOff(ctx, err, &pause) {
@@ -95,9 +97,9 @@ const (
 	maxPause = 64 * time.Millisecond
 )
 
-// backOff waits after a failed request, longer each time: a dead server says no so
-// fast that asking again at once would take the machine. It returns false when the
-// generator stops meanwhile.
+// backOff waits after a failed request, longer each time: a dead server refuses
+// so fast that repeating at once would use up the CPU. It returns false when
+// the generator stops.
 func (g *Generator) backOff(ctx context.Context, err error, pause *time.Duration) bool {
 	if err == nil {
 		*pause = minPause
@@ -115,8 +117,8 @@ func (g *Generator) backOff(ctx context.Context, err error, pause *time.Duration
 	return false
 }
 
-// more says whether another request may be sent, and counts it.
-func (g *Generator) more(ctx context.Context) bool {
+// another reports whether another request may be sent, and counts it.
+func (g *Generator) another(ctx context.Context) bool {
 	select {
 	case <-g.stopping:
 		return false
@@ -135,14 +137,14 @@ func (g *Generator) message() int {
 	return int(n % uint64(len(g.Messages)))
 }
 
-// Stop lets no further request be sent. It may be called again.
+// Stop prevents further requests. It may be called again.
 func (g *Generator) Stop() { g.stopOnce.Do(func() { close(g.stopping) }) }
 
 // Done is closed when all requests have ended.
 func (g *Generator) Done() <-chan struct{} { return g.done }
 
-// Wait waits for what is under way. When that takes longer than patience it closes
-// the connections; it returns whether it did not have to.
+// Wait waits for the requests in flight. If that takes longer than patience, it
+// closes the connections and returns false.
 func (g *Generator) Wait(patience time.Duration) bool {
 	t := time.NewTimer(patience)
 	defer t.Stop()
@@ -152,7 +154,7 @@ func (g *Generator) Wait(patience time.Duration) bool {
 	case <-t.C:
 	}
 	for _, c := range g.Callers {
-		_ = c.conn.Close() // what it had under way fails; there is nothing else to lose
+		_ = c.conn.Close() // its request fails; nothing else is lost
 	}
 	<-g.done
 	return false
@@ -169,8 +171,8 @@ func (g *Generator) InFlight() int {
 	return len(g.Callers)
 }
 
-// Peak returns the most requests of an open loop that were under way at once since
-// it was last asked.
+// Peak returns the most requests of an open loop that were in flight at once
+// since the last call.
 func (g *Generator) Peak() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"shoal/internal/load"
 )
 
-// StartOpen hands out requests when they are due, from now on. Callers get their
-// goroutines when they are first needed. The generator closes the alarm.
+// StartOpen gives out requests when they are due, from now on. Callers get
+// their goroutines when they are first needed. The generator closes the alarm.
 func (g *Generator) StartOpen(ctx context.Context, s Schedule, alarm Alarm) {
 	if g.Sequences != nil {
 		for range g.Sequences.rules.Count {
@@ -20,7 +20,7 @@ func (g *Generator) StartOpen(ctx context.Context, s Schedule, alarm Alarm) {
 		g.pace(ctx, s, alarm)
 		g.closeSequences()
 	})
-	// A pacer that sleeps must hear of the end.
+	// Wake the pacer when the run ends.
 	stop := context.AfterFunc(ctx, g.Stop)
 	g.wg.Go(func() {
 		<-g.stopping
@@ -34,7 +34,7 @@ func (g *Generator) StartOpen(ctx context.Context, s Schedule, alarm Alarm) {
 // it waits for one: the request is late, and its latency says so.
 func (g *Generator) pace(ctx context.Context, s Schedule, alarm Alarm) {
 	due := load.Now()
-	for g.more(ctx) {
+	for g.another(ctx) {
 		if wait := due - load.Now(); wait > 0 {
 			alarm.sleep(wait)
 			select {
@@ -114,17 +114,17 @@ func (g *Generator) serve(ctx context.Context, c *Caller) {
 func (g *Generator) send(ctx context.Context, c *Caller, j *job) {
 	m := g.Messages[j.message]
 	if j.closing {
-		_ = c.conn.Do(ctx, m, &load.Exchange{Sequence: j.at}) // there is nobody left to tell
+		_ = c.conn.Do(ctx, m, &load.Exchange{Sequence: j.at}) // nobody is left to tell
 		return
 	}
 	c.x.Sequence = j.at
-	err := c.do(ctx, m, j.message, j.due) // noted there
+	err := c.do(ctx, m, j.message, j.due) // do records it
 	if j.sequence != nil {
 		g.answered(j.sequence, err)
 	}
 }
 
-// endCallers ends the callers after what they have under way.
+// endCallers ends the callers after their requests in flight.
 func (g *Generator) endCallers() {
 	g.Stop()
 	g.mu.Lock()

@@ -5,14 +5,14 @@ import (
 	"fmt"
 )
 
-// A PeriodicLoad grows: it starts with some requests and adds more each time that
-// all of the last ones have seen Every answers. Each caller makes one request.
+// A PeriodicLoad grows: it starts with some requests and adds more whenever all
+// of the latest ones have had Every answers. Each caller makes one request.
 type PeriodicLoad struct {
 	Start, End, Step int
 	Every            int
 }
 
-// Check holds the numbers against each other.
+// Check checks the numbers against each other.
 func (p PeriodicLoad) Check() error {
 	switch {
 	case p.Every < 1:
@@ -25,7 +25,7 @@ func (p PeriodicLoad) Check() error {
 	return nil
 }
 
-// StartPeriodic begins the groups of a load that grows.
+// StartPeriodic starts the groups of a load that grows.
 func (g *Generator) StartPeriodic(ctx context.Context, p PeriodicLoad) {
 	g.wg.Go(func() {
 		for from, n := 0, p.Start; from < len(g.Callers); from, n = from+n, p.Step {
@@ -37,13 +37,13 @@ func (g *Generator) StartPeriodic(ctx context.Context, p PeriodicLoad) {
 	go g.finish()
 }
 
-// runGroup lets each caller make one request, and returns when all have seen
-// enough answers, or all that there are. It returns false when the generator stops
-// first.
+// runGroup lets each caller make one request, and returns when all have had
+// enough answers, or all their answers. It returns false when the generator
+// stops first.
 func (g *Generator) runGroup(ctx context.Context, group []*Caller, enough int) bool {
 	ready := make(chan struct{}, len(group))
 	for _, c := range group {
-		if !g.more(ctx) {
+		if !g.another(ctx) {
 			return false
 		}
 		i := g.message()
@@ -54,7 +54,7 @@ func (g *Generator) runGroup(ctx context.Context, group []*Caller, enough int) b
 					ready <- struct{}{}
 				}
 			}
-			_ = c.do(ctx, g.Messages[i], i, 0) // noted there
+			_ = c.do(ctx, g.Messages[i], i, 0) // do records it
 			if seen < enough {
 				ready <- struct{}{}
 			}

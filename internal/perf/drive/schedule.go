@@ -31,8 +31,8 @@ func NewSchedule(l result.Load, intervals []time.Duration, seed uint64) Schedule
 	}
 }
 
-// A constant schedule has equal gaps. It counts rather than adds, so that a gap
-// which is no whole number of nanoseconds does not change the rate.
+// A constant schedule has equal gaps. It multiplies rather than adds, so that a
+// gap which is not a whole number of nanoseconds does not change the rate.
 type constant struct {
 	gap  float64
 	n    float64
@@ -47,7 +47,7 @@ func (s *constant) next() time.Duration {
 	return d
 }
 
-// A poisson schedule has gaps as independent arrivals have them.
+// A poisson schedule has the gaps of independent arrivals.
 type poisson struct {
 	mean float64
 	rng  *rand.Rand

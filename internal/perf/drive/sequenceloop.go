@@ -18,7 +18,7 @@ func (g *Generator) loopSequences(ctx context.Context, c *Caller) {
 		q.end(s)
 	}()
 	pause := minPause
-	for g.more(ctx) {
+	for g.another(ctx) {
 		message, at := s.step()
 		c.x.Sequence = at
 		err := c.do(ctx, g.Messages[message], message, 0)
@@ -33,8 +33,8 @@ func (g *Generator) loopSequences(ctx context.Context, c *Caller) {
 	}
 }
 
-// closeSequence sends the request that ends a sequence. It is not measured: the
-// server must only not be left waiting.
+// closeSequence sends the request that ends a sequence, so that the server does
+// not wait for it. It is not measured.
 func (g *Generator) closeSequence(ctx context.Context, c *Caller, s *sequence) {
 	message, at := s.close()
 	_ = c.conn.Do(ctx, g.Messages[message], &load.Exchange{Sequence: at}) // there is nobody left to tell
@@ -81,7 +81,7 @@ func (g *Generator) tryAssign(j *job) bool {
 	return false
 }
 
-// answered notes that a request of a sequence was answered, or failed.
+// answered records that a request of a sequence was answered, or failed.
 func (g *Generator) answered(s *sequence, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -89,7 +89,7 @@ func (g *Generator) answered(s *sequence, err error) {
 	s.broken = s.broken || err != nil
 }
 
-// closeSequences ends the sequences that an open loop leaves, once their last
+// closeSequences ends the open sequences of an open loop, once their last
 // requests are answered.
 func (g *Generator) closeSequences() {
 	for _, s := range g.slots {
@@ -102,7 +102,7 @@ func (g *Generator) closeSequences() {
 			if c != nil || !open {
 				break
 			}
-			<-g.freed // a caller ended a request: its connection is closed if need be
+			<-g.freed // a caller ended a request: its connection is closed if necessary
 		}
 		g.Sequences.end(s)
 	}

@@ -10,23 +10,24 @@ import (
 	"shoal/internal/client"
 )
 
-// Sequences say how requests become sequences, for models that want them.
+// Sequences says how requests become sequences, for models that need them.
 type Sequences struct {
-	// Length is how many requests a sequence has in the mean, give or take the
-	// share Variation; 0 takes as many as its stream of data has steps.
+	// Length is the mean number of requests of a sequence, varied by the share
+	// Variation; 0 means the number of steps in its stream of data.
 	Length    int
 	Variation float64
-	// First and End bound the ids: End is not one of them, 0 means no end.
+	// First and End bound the ids: End is exclusive, 0 means no end.
 	First, End uint64
-	// Count is how many are under way at once in an open loop; a closed loop has
-	// as many as callers.
+	// Count is how many are active at once in an open loop; a closed loop has
+	// one per caller.
 	Count int
-	// Serial lets an open loop have one request of a sequence under way at a
-	// time; otherwise only the first is waited for, and all before the last.
+	// Serial lets an open loop have one request of a sequence in flight at a
+	// time. Otherwise only the first request is waited for, and the last waits
+	// for all others.
 	Serial bool
 }
 
-// Check holds the settings against the most sequences that are under way at once.
+// Check checks the settings, given the most sequences that are active at once.
 func (s *Sequences) Check(most int) error {
 	switch {
 	case s.First == 0:
@@ -54,12 +55,12 @@ type Sequencer struct {
 	next    int // the stream of the next one
 }
 
-// NewSequencer returns what makes sequences of these streams by the rules.
+// NewSequencer returns a Sequencer for these streams and rules.
 func NewSequencer(rules Sequences, streams []Stream, seed uint64) *Sequencer {
 	return &Sequencer{rules: rules, streams: streams, rng: rand.New(rand.NewPCG(seed, 0x5e9)), live: make(map[uint64]bool)}
 }
 
-// A sequence is requests with one id. Whoever has it guards it.
+// A sequence is requests with one id. Its owner guards it.
 type sequence struct {
 	stream   Stream
 	id       uint64

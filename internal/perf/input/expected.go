@@ -35,7 +35,8 @@ func parseExpected(outputs []Port, streams [][]Step, v any) (expected [][]map[st
 	return expected, nil
 }
 
-// parseOutputs reads the outputs of one step. What is not named may be anything.
+// parseOutputs reads the outputs of one step. Outputs that are not named may
+// have any value.
 func parseOutputs(outputs []Port, v any) (map[string][]byte, error) {
 	object, ok := v.(map[string]any)
 	if !ok {
@@ -62,8 +63,8 @@ func parseOutputs(outputs []Port, v any) (map[string][]byte, error) {
 	return values, nil
 }
 
-// Answers returns what each of Requests must be answered with; nil when any
-// answer is good.
+// Answers returns the expected answer to each of Requests; nil when any answer
+// is good.
 func (s *Set) Answers(batch int) []map[string][]byte {
 	if s.Expected == nil {
 		return nil
@@ -84,8 +85,8 @@ func (s *Set) Answers(batch int) []map[string][]byte {
 	return list
 }
 
-// joinAnswers returns the outputs of a batch. One that a row says nothing of may
-// be anything.
+// joinAnswers returns the outputs of a batch. Outputs that a row does not name
+// may have any value.
 func joinAnswers(rows []map[string][]byte) map[string][]byte {
 	answer := make(map[string][]byte)
 next:

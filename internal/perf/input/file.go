@@ -68,7 +68,7 @@ func (s *Set) readFolder(ports []*Port, outputs []Port, folder string) error {
 	return errors.Join(errs...)
 }
 
-// lines turns text into strings, one a line.
+// lines turns text into strings, one per line.
 func lines(text []byte) []byte {
 	var data []byte
 	for _, line := range strings.Split(strings.TrimSuffix(string(text), "\n"), "\n") {
@@ -77,7 +77,7 @@ func lines(text []byte) []byte {
 	return data
 }
 
-// check holds a value's size against its shape.
+// check compares a value's size with its shape.
 func check(p *Port, shape tensor.Shape, data []byte) error {
 	n, err := elements(p, shape)
 	if err != nil {
@@ -269,7 +269,7 @@ func parseContent(p *Port, v any) ([]byte, error) {
 	}
 }
 
-// appendList appends the elements of a list, which may hold lists itself.
+// appendList appends the elements of a list, which may be nested.
 func appendList(data []byte, t tensor.Type, list []any) (_ []byte, err error) {
 	for i, v := range list {
 		if inner, ok := v.([]any); ok {

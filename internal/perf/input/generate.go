@@ -10,8 +10,8 @@ import (
 	"shoal/internal/tensor"
 )
 
-// maxElements bounds one generated tensor; a slip in --shape should not take the
-// machine's memory.
+// maxElements bounds one generated tensor; a mistake in --shape should not use
+// up the machine's memory.
 const maxElements = 1 << 30
 
 // generatedRows is how many rows a generated stream has, so that the rows of a
@@ -30,8 +30,8 @@ func newRandom(o Options) *source {
 	return &source{rng: rand.New(rand.NewPCG(o.Seed, 1)), raw: o.RawRandom, length: o.StringLength, text: o.StringData}
 }
 
-// newZero makes a source of zeros. Strings are random all the same unless they
-// are given: a tensor of empty ones would measure something else.
+// newZero makes a source of zeros. Strings are still random unless they are
+// given: empty strings would measure something else.
 func newZero(o Options) *source {
 	return &source{length: o.StringLength, text: o.StringData}
 }
@@ -90,7 +90,7 @@ func elements(p *Port, shape tensor.Shape) (int64, error) {
 	return n, nil
 }
 
-// example writes a shape with ones where it varies.
+// example formats a shape with ones where it varies.
 func example(s tensor.Shape) string {
 	fixed := make(tensor.Shape, len(s))
 	for i, d := range s {
@@ -116,9 +116,8 @@ func (from *source) string() string {
 	return string(b)
 }
 
-// fill writes values that a model can be expected to take: floats from 0 to 1,
-// truth values, and integers below 10, which are likely to be in the range of
-// whatever they count or name.
+// fill writes values that a model can be expected to accept: floats from 0 to
+// 1, booleans, and integers below 10, which are likely to be valid indices.
 func (from *source) fill(t tensor.Type, data []byte) {
 	if from.rng == nil {
 		return

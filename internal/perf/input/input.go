@@ -1,9 +1,9 @@
-// Package input makes the tensors that perf sends: random or zero, from JSON data
-// files, or from a folder with a file for each input.
+// Package input makes the tensors that perf sends: random or zero, from JSON
+// data files, or from a folder with a file for each input.
 //
-// A model's inputs come as Ports. Load reads or makes a Set, which is streams of
-// steps, one row each; Requests puts rows together into the tensors of requests.
-// All of it is done before load is made.
+// A model's inputs are given as Ports. Load reads or makes a Set: streams of
+// steps, one row each. Requests joins rows into the tensors of requests. All of
+// this is done before any load is sent.
 package input
 
 import (
@@ -17,7 +17,7 @@ import (
 	"shoal/internal/tensor"
 )
 
-// A Port is an input of a model as one row has it.
+// A Port is an input of a model, for one row.
 type Port struct {
 	Name     string
 	Type     tensor.Type
@@ -38,15 +38,15 @@ type Options struct {
 	// RawRandom fills with random bytes whatever the type, as perf_analyzer does.
 	RawRandom bool
 	Seed      uint64
-	// Outputs are the model's, which files may have the expected values of.
+	// Outputs are the model's; data files may have expected values for them.
 	Outputs []Port
 }
 
 // A Step is the inputs of one row.
 type Step []Value
 
-// A Value is what one input gets: its shape without the batch dimension, and its
-// elements as the wire has them.
+// A Value is the value of one input: its shape without the batch dimension, and
+// its encoded elements.
 type Value struct {
 	Port  *Port
 	Shape tensor.Shape
@@ -60,7 +60,7 @@ type Set struct {
 	// Read says that the data came from JSON files.
 	Read bool
 	// Expected has, for each step of Streams, the outputs that its answer must
-	// have, by name and as the wire has them; nil when any answer is good.
+	// have, encoded, by name; nil when any answer is good.
 	Expected [][]map[string][]byte
 	// Notes are sentences about what was given and not used.
 	Notes []string
@@ -89,7 +89,7 @@ func Load(ports []Port, o Options) (*Set, error) {
 	return s, nil
 }
 
-// shape puts the given shapes into the ports that want one.
+// shape applies the given shapes to the ports that need one.
 func (s *Set) shape(ports []Port, shapes map[string]tensor.Shape) ([]*Port, error) {
 	var list []*Port
 	unused := make(map[string]bool)
@@ -157,9 +157,9 @@ func parseDimension(text string) (int64, error) {
 	return n, nil
 }
 
-// Requests puts steps together into requests of batch rows, each stream for
-// itself and from its beginning on until every step was used. A model without a
-// batch dimension takes its one row as it is.
+// Requests joins steps into requests of batch rows. It goes through each stream
+// from its beginning until every step was used. A model without a batch
+// dimension gets its one row unchanged.
 func (s *Set) Requests(batch int, batched bool) ([][]client.Tensor, error) {
 	if !batched && batch != 1 {
 		return nil, errors.New("the model takes no batches (max_batch_size 0): -b must be 1")

@@ -9,11 +9,10 @@ import (
 	"shoal/internal/perf/result"
 )
 
-// A bootstrap asks how far a run's figures would be from what they are had its
-// moments come otherwise: it draws runs of the same length from the slices that
-// there are and looks how much their figures differ. It draws stretches of
-// several slices, long enough that what follows one another in them hangs
-// together as it did, since a slow moment is seldom alone.
+// A bootstrap estimates how far a run's figures may be from the true ones: it
+// draws runs of the same length from the measured slices and looks how much
+// their figures differ. It draws blocks of several consecutive slices, long
+// enough to keep their correlation, since slow moments come in groups.
 type bootstrap struct {
 	slices    []result.Slice
 	quantiles []int
@@ -28,8 +27,8 @@ type indexedCount struct {
 	count uint32
 }
 
-// draws is enough that the standard deviation of the drawn figures is known
-// within some percent.
+// draws is enough to know the standard deviation of the drawn figures within
+// some percent.
 const draws = 300
 
 func newBootstrap(list []result.Slice, quantiles []int) *bootstrap {
@@ -85,7 +84,7 @@ func (b *bootstrap) errors() []float64 {
 	return list
 }
 
-// draw puts the figures of one drawn run into out.
+// draw stores the figures of one drawn run in out.
 func (b *bootstrap) draw(counts []uint64, out []float64) {
 	clear(counts)
 	var length time.Duration
@@ -124,8 +123,8 @@ func (b *bootstrap) quantilesOf(counts []uint64, total uint64, out []float64) {
 	}
 }
 
-// blockLength returns how many slices hang together, with a reserve, and leaves
-// enough blocks to learn something from.
+// blockLength returns how many slices are correlated, with a reserve, and
+// leaves enough blocks for an estimate.
 func blockLength(list []result.Slice) int {
 	rate, latency := series(list)
 	n := float64(len(list))
@@ -136,9 +135,10 @@ func blockLength(list []result.Slice) int {
 // minBlocks is how many blocks there are at least.
 const minBlocks = 6
 
-// correlation returns how many neighbours say the same thing: 1 when each value
-// is independent of the one before it. It adds up the autocorrelation for as long
-// as pairs of it stay positive, beyond which it is noise.
+// correlation returns how many neighbours carry the same information: 1 when
+// each value is independent of the one before it. It adds up the
+// autocorrelation for as long as pairs of it stay positive; beyond that it is
+// noise.
 func correlation(values []float64) float64 {
 	n := len(values)
 	mean := 0.0

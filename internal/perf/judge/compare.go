@@ -17,7 +17,7 @@ const (
 	NotKnown     = "not known" // too little was measured
 )
 
-// A Comparison holds the runs of one side against those of another.
+// A Comparison compares the runs of two builds.
 type Comparison struct {
 	Before []string `json:"before"` // the names of the results
 	After  []string `json:"after"`
@@ -25,8 +25,9 @@ type Comparison struct {
 	Levels []LevelDiff `json:"levels"`
 	// Verdict is that of all levels together.
 	Verdict string `json:"verdict"`
-	// Overall is the ratio that the verdict goes by: of the throughputs of closed
-	// loops, the inverse one of the latencies of open loops. Above 1 is faster.
+	// Overall is the ratio behind the verdict: of the throughputs of closed
+	// loops, and the inverse ratio of the latencies of open loops. Above 1 is
+	// faster.
 	Overall Ratio `json:"overall"`
 	// Notes are sentences about what makes the comparison doubtful.
 	Notes []string `json:"notes,omitempty"`
@@ -62,13 +63,13 @@ type Side struct {
 	Results []*result.Result
 }
 
-// certain is the confidence of a verdict. It is higher than that of the intervals
-// that are shown, since a comparison gives many verdicts at once.
+// certain is the confidence of a verdict. It is higher than that of the
+// displayed intervals, since a comparison gives many verdicts at once.
 const certain = 0.99
 
-// Compare holds after against before. A difference counts when it is certain and
-// at least as large as least, a share: two runs of one build differ by some percent
-// for reasons that no interval of a single run can know.
+// Compare compares after with before. A difference counts when it is certain
+// and at least as large as least, a share: two runs of one build differ by some
+// percent for reasons that no interval of a single run can show.
 func Compare(before, after Side, least float64) (*Comparison, error) {
 	c := &Comparison{Before: before.Names, After: after.Names, Levels: []LevelDiff{}}
 	var missing []string
@@ -93,7 +94,7 @@ func Compare(before, after Side, least float64) (*Comparison, error) {
 	return c, nil
 }
 
-// loads returns the levels that results have figures of, each once.
+// loads returns the distinct levels that results have figures of.
 func loads(results []*result.Result) []result.Load {
 	var list []result.Load
 	for _, r := range results {
@@ -140,14 +141,14 @@ func compareLevel(load result.Load, before, after []*result.Level, least float64
 	return d
 }
 
-// A gathered figure is that of all runs of a side.
+// A gathered figure is the figure of all runs of a side.
 type gathered struct {
 	value float64 // their geometric mean
 	log   estimate
 }
 
-// gather puts the runs of a side together. Several runs tell how much they differ
-// from each other, which is more than the moments of one run can tell.
+// gather combines the runs of a side. Several runs show how much they differ
+// from each other, which is more than a single run can show.
 func gather(levels []*result.Level, name string) gathered {
 	var inner []estimate
 	var outer []float64
@@ -228,7 +229,7 @@ func (e estimate) ratio() Ratio {
 	return r
 }
 
-// verdict says what an estimate of speed comes to.
+// verdict returns the verdict of an estimate of speed.
 func (e estimate) verdict(least float64) string {
 	if e.freedom <= 0 {
 		return NotKnown
@@ -244,7 +245,7 @@ func (e estimate) verdict(least float64) string {
 	}
 }
 
-// doubts says what makes a comparison doubtful.
+// doubts lists reasons to doubt a comparison.
 func doubts(before, after Side) []string {
 	a, b := before.Results[0], after.Results[0]
 	var list []string

@@ -8,18 +8,18 @@ import (
 )
 
 const (
-	// confidence is that of the intervals that are told.
+	// confidence is that of the displayed intervals.
 	confidence = 0.95
-	// minSlices is how many moments an interval needs at least.
+	// minSlices is the least number of slices for an interval.
 	minSlices = 10
 	// minBeyond is how many requests must lie beyond a percentile for an interval
 	// of it.
 	minBeyond = 5
-	// latencyStep is the error that the histogram's buckets alone may make.
+	// latencyStep is the error from the histogram's buckets.
 	latencyStep = 0.0005
 )
 
-// Figures returns what a level's windows came to, with intervals.
+// Figures returns the figures of a level's windows, with intervals.
 func Figures(p *result.Plan, w *result.Window) []result.Figure {
 	if w == nil || w.Requests == 0 {
 		return nil
@@ -51,8 +51,8 @@ func Figures(p *result.Plan, w *result.Window) []result.Figure {
 	return list
 }
 
-// setInterval gives the figure its interval. It is even on a logarithmic scale, where a
-// half and a double are equally far away.
+// setInterval sets the figure's interval. It is symmetric on a logarithmic
+// scale, where a half and a double are equally far away.
 func setInterval(f *result.Figure, relative, freedom float64) {
 	if f.Value <= 0 {
 		return

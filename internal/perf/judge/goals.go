@@ -11,7 +11,7 @@ import (
 	"shoal/internal/perf/result"
 )
 
-// A Goal is something that a level is to reach, such as p99<10ms.
+// A Goal is a limit for a level, such as p99<10ms.
 type Goal struct {
 	figure   string  // a percentile "p99.9", or one of the names below
 	quantile float64 // of a percentile

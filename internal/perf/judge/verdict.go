@@ -6,11 +6,11 @@ import (
 	"shoal/internal/perf/result"
 )
 
-// A Verdict is what the windows of a level say so far.
+// A Verdict is the judgement of a level's windows so far.
 type Verdict struct {
 	Stable     bool
-	Throughput bool // it alone is stable
-	Over       bool // the latency went over the limit
+	Throughput bool // only the throughput is stable
+	Over       bool // the latency exceeded the limit
 	Spread     result.Spread
 	Reason     string // why not stable
 }

@@ -13,14 +13,14 @@ const (
 	// warmShare is by how much a cold beginning must move a window's figures for
 	// the window to be left out.
 	warmShare = 0.01
-	// warmSlices is how many slices a window needs for its beginning to be told
-	// from the rest.
+	// warmSlices is how many slices a window needs to recognise a cold
+	// beginning.
 	warmSlices = 10
 )
 
-// WarmUp says why window w, which follows those before it, is warm-up and does not
-// count; empty when it does. Only windows at the beginning can be, and only while
-// the plan allows as many more as are judged.
+// WarmUp returns why window w, which follows those before it, is warm-up and
+// does not count; empty when it counts. Only windows at the beginning can be
+// warm-up, and only while the plan allows enough further windows for a verdict.
 func WarmUp(p *result.Plan, before []result.Window, w *result.Window) string {
 	n := len(before)
 	if p.RequestCount > 0 || n+1+result.WindowsJudged > p.MaxTrials || n > 0 && before[n-1].WarmUp == "" {
@@ -29,9 +29,9 @@ func WarmUp(p *result.Plan, before []result.Window, w *result.Window) string {
 	return warmUp(w.Slices)
 }
 
-// warmUp finds a beginning that is slower than the rest, whose second half is
-// taken for what is normal: slices from the first on that are all beyond what the
-// normal ones reach, and together weigh enough to matter. It returns a sentence
+// warmUp finds a slow beginning. The second half of the window is taken as
+// normal. The beginning is the first slices that are all outside the range of
+// the normal ones; it must be long enough to matter. It returns a sentence
 // about it; empty when there is none.
 func warmUp(list []result.Slice) string {
 	if len(list) < warmSlices {
@@ -54,9 +54,8 @@ func warmUp(list []result.Slice) string {
 	return text
 }
 
-// fewer returns how many slices from the first on have fewer answers than is
-// normal, unless it is only that no request can be answered before it has taken
-// its time.
+// fewer returns how many slices from the first on have fewer answers than
+// normal, unless the only reason is that the first answers take their time.
 func fewer(list []result.Slice, rate []float64) int {
 	cold := beginning(rate, -1)
 	first, rest := total(list[:cold]), total(list[cold:])
@@ -66,8 +65,8 @@ func fewer(list []result.Slice, rate []float64) int {
 	return cold
 }
 
-// series returns the throughput and the mean latency of each slice. One without
-// answers has the latency of the slice before it.
+// series returns the throughput and the mean latency of each slice. A slice
+// without answers gets the latency of the slice before it.
 func series(list []result.Slice) (rate, latency []float64) {
 	last := 0.0
 	for i := range list {
@@ -79,8 +78,8 @@ func series(list []result.Slice) (rate, latency []float64) {
 	return rate, latency
 }
 
-// beginning returns how many values from the first on lie beyond the normal, on
-// the side that direction says.
+// beginning returns how many values from the first on are outside the normal
+// range, on the side that direction gives.
 func beginning(values []float64, direction float64) int {
 	normal := slices.Sorted(slices.Values(values[len(values)/2:]))
 	median := normal[len(normal)/2]
@@ -89,8 +88,8 @@ func beginning(values []float64, direction float64) int {
 		away[i] = math.Abs(v - median)
 	}
 	slices.Sort(away)
-	// Five times what a normal distribution would call its deviation, and never
-	// less than a tenth: a steady server's smallest wobble is no warm-up.
+	// Five times the deviation of a normal distribution, and never less than a
+	// tenth: a steady server's smallest variation is no warm-up.
 	reach := max(5*1.48*away[len(away)/2], 0.1*median)
 	for i, v := range values[:len(values)/2] {
 		if direction*(v-median) <= reach {
@@ -100,7 +99,7 @@ func beginning(values []float64, direction float64) int {
 	return len(values) / 2
 }
 
-// total joins slices, without their latencies apart.
+// total joins slices without their latency bins.
 func total(list []result.Slice) result.Slice {
 	var t result.Slice
 	for i := range list {

@@ -11,7 +11,7 @@ import (
 // more load.
 const exhausted = 0.9
 
-// Warnings says what makes a level's figures doubtful.
+// Warnings lists reasons to doubt a level's figures.
 func Warnings(p *result.Plan, l *result.Level, cpus int) []string {
 	w := l.Merged
 	if w == nil || w.Requests == 0 {

@@ -1,7 +1,8 @@
-// Package live shows how a run of perf goes while it goes: a line that moves under
-// the report, or a screen of charts. The perf command uses it.
+// Package live shows a run of perf while it goes: a status line under the
+// report, or a screen of charts. The perf command uses it.
 //
-// A View is started before the run and closed after it; its observer is called by
-// the run ten times a second and only notes what it is told, so that watching does
-// not change what is watched. What is shown is a pure function of what was noted.
+// A View is started before the run and closed after it. The run calls its
+// observer ten times a second; the observer only stores what it gets, so that
+// watching does not change the measurement. The display is a pure function of
+// the stored state.
 package live

@@ -13,8 +13,8 @@ import (
 // sparkWidth is how many tenths of a second the line shows.
 const sparkWidth = 10
 
-// A piece of the line; the one with the highest rank goes first when there is no
-// room.
+// A piece of the line; when there is no room, the one with the highest rank is
+// left out first.
 type piece struct {
 	text string
 	rank int
@@ -55,7 +55,7 @@ func (s *state) pieces() []piece {
 	level, run := s.left()
 	levelRank := 2
 	if run > 0 {
-		levelRank = 7 // the time of the run tells more
+		levelRank = 7 // the time left for the run says more
 	}
 	return []piece{
 		{loadName(s.load), 0},
@@ -81,7 +81,8 @@ func loadName(l result.Load) string {
 	return fmt.Sprintf("c=%g", l.Value)
 }
 
-// windowName says which window it is and how many there will be at least.
+// windowName returns the number of the window and how many there will be at
+// least.
 func (s *state) windowName() string {
 	if s.plan.Mode == result.RequestCount {
 		return fmt.Sprintf("request %d/%d", s.requests, s.plan.RequestCount)
@@ -115,7 +116,7 @@ func (s *state) batchName() string {
 	return fmt.Sprintf("batch %.3g", s.server.MeanBatch())
 }
 
-// splitName shows which of queue and model takes how much of the server's time.
+// splitName shows how the server's time is split between queue and model.
 func (s *state) splitName() string {
 	if s.server == nil {
 		return ""
@@ -168,7 +169,7 @@ func (s *state) levelName(run time.Duration) string {
 	return fmt.Sprintf("(level %d of %d, ~%s)", s.level, s.levels, clock(run))
 }
 
-// clock writes a time to wait, roughly.
+// clock formats a remaining time roughly.
 func clock(d time.Duration) string {
 	if d < time.Minute {
 		return fmt.Sprintf("%d s", int(d.Seconds()+0.5))
@@ -187,7 +188,7 @@ func span(d time.Duration) string {
 	return fmt.Sprintf("%d µs", d.Microseconds())
 }
 
-// count writes a number of things a second.
+// count formats a number of things per second.
 func count(v float64) string {
 	if v < 100 {
 		return fmt.Sprintf("%.3g", v)

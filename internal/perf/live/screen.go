@@ -21,7 +21,7 @@ type screen struct {
 	once    sync.Once
 	wg      sync.WaitGroup
 
-	width, height int // known to Bubble Tea's goroutine only
+	width, height int // only used by Bubble Tea's goroutine
 }
 
 func startScreen(ctx context.Context, v *View) *screen {
@@ -29,13 +29,13 @@ func startScreen(ctx context.Context, v *View) *screen {
 	s.program = tea.NewProgram(s, tea.WithContext(ctx), tea.WithInput(v.options.In), tea.WithOutput(v.options.Out),
 		tea.WithoutSignalHandler(), tea.WithFPS(10))
 	s.wg.Go(func() {
-		_, _ = s.program.Run() // a terminal that cannot be drawn on does not end the run
+		_, _ = s.program.Run() // a terminal that cannot be drawn on must not end the run
 		v.down()
 	})
 	return s
 }
 
-// close takes the screen away and waits until the terminal is as it was.
+// close removes the screen and waits until the terminal is restored.
 func (s *screen) close() {
 	s.once.Do(s.program.Quit)
 	s.wg.Wait()
@@ -116,7 +116,7 @@ func (s *state) screen(title string, width, height int) string {
 	columns := s.lastColumns(width - axisWidth)
 	low, high := heatSpan(columns)
 	heatHeight := high - low + 1
-	// What is left after the fixed lines is shared by the chart and the levels.
+	// The chart and the levels share the space left by the fixed lines.
 	free := height - heatHeight - 10
 	doneHeight := min(len(s.done), max(0, free-5))
 	chartHeight := min(max(3, free-doneHeight), 12)

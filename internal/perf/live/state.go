@@ -9,11 +9,10 @@ import (
 // windowsWanted is how many windows of a level must agree: fewer are never enough.
 const windowsWanted = 3
 
-// maxColumns bounds what is kept of the past; no terminal is wider.
+// maxColumns bounds the history; no terminal is wider.
 const maxColumns = 500
 
-// A state is what is known of a run. It is changed by what the run says and is
-// otherwise plain data.
+// A state is what is known of a run: plain data that the observer changes.
 type state struct {
 	plan   *result.Plan
 	levels int // 0: not known
@@ -66,8 +65,8 @@ func (s *state) progress(p result.Progress) {
 	s.addColumn(p)
 }
 
-// addColumn notes the last tenth of a second. A shorter one, at the edge of a
-// window, would be a spike.
+// addColumn adds the last tenth of a second. A shorter one, at the edge of a
+// window, would look like a spike.
 func (s *state) addColumn(p result.Progress) {
 	length := p.Tick.At - s.last
 	if length < 50*time.Millisecond {
@@ -112,7 +111,7 @@ func (s *state) spread() (float64, bool) {
 	return max(v.Throughput, v.Latency), true
 }
 
-// windowLength returns how long a window will last; 0 when that cannot be told.
+// windowLength returns how long a window will last; 0 when unknown.
 func (s *state) windowLength() time.Duration {
 	count := s.plan.WindowCount
 	switch s.plan.Mode {
@@ -144,8 +143,8 @@ func (s *state) wanted() float64 {
 	return min(n, float64(s.plan.MaxTrials))
 }
 
-// left returns the time until the level and the run will be done, as far as can
-// be told: a level whose windows do not agree takes longer. Zero: not known.
+// left estimates the time until the level and the run will be done: a level
+// whose windows do not agree takes longer. Zero: unknown.
 func (s *state) left() (level, run time.Duration) {
 	length := s.windowLength()
 	if length == 0 || s.trial == 0 {

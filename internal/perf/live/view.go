@@ -21,8 +21,9 @@ const (
 	Full  Mode = "full"  // a screen
 )
 
-// How long a picture stays. Five lines a second cost nothing that can be measured;
-// five screens took 2 % of the throughput on two cores that client and server share.
+// Times between redraws. Five lines a second cost nothing measurable; five
+// screens a second took 2 % of the throughput on two cores shared by client and
+// server.
 const (
 	lineFrame   = 200 * time.Millisecond
 	screenFrame = 500 * time.Millisecond
@@ -37,12 +38,12 @@ type Options struct {
 	Plan   *result.Plan
 	Levels int    // 0: not known
 	Title  string // of the screen: what is measured
-	// Interrupt is called when the user asks for the end with a key of the
-	// screen, where Ctrl-C makes no signal.
+	// Interrupt is called when the user ends the run with a key of the screen,
+	// where Ctrl-C makes no signal.
 	Interrupt func()
 }
 
-// A View shows a run. Its life: Start, Observe and Hold, Close.
+// A View shows a run: Start, then Observe and Hold, then Close.
 type View struct {
 	options Options
 	screen  *screen // nil: there is none
@@ -72,7 +73,7 @@ func Start(ctx context.Context, o Options) *View {
 	return v
 }
 
-// Close removes what was shown and writes what was held. It may be called again.
+// Close removes the display and writes what was held. It may be called again.
 func (v *View) Close() {
 	if v.screen != nil {
 		v.screen.close()
@@ -88,7 +89,7 @@ func (v *View) down() {
 	defer v.mu.Unlock()
 	v.up = false
 	for _, h := range v.held {
-		_, _ = h.to.Write(h.data) // as little to be done about it as where it was written
+		_, _ = h.to.Write(h.data) // there is no one to report an error to
 	}
 	v.held = nil
 }
@@ -102,9 +103,9 @@ func (v *View) clearLocked() {
 	}
 }
 
-// Hold returns a writer to w that does not disturb what is shown: it removes the
-// line first, and keeps what is written until the screen is gone. The bytes that
-// reach w are the same as without the view.
+// Hold returns a writer to w that does not disturb the display: it removes the
+// line first, and keeps what is written until the screen is gone. The bytes
+// that reach w are the same as without the view.
 func (v *View) Hold(w io.Writer) io.Writer { return &holder{v, w} }
 
 type holder struct {
@@ -124,7 +125,7 @@ func (h *holder) Write(data []byte) (int, error) {
 	return h.to.Write(data)
 }
 
-// Observe returns an observer that shows the run and passes everything on.
+// Observe returns an observer that shows the run and forwards everything to o.
 func (v *View) Observe(o result.Observer) result.Observer {
 	if v.options.Mode == Off {
 		return o
@@ -166,7 +167,7 @@ func (v *View) drawLocked() {
 	if v.options.Width != nil {
 		width = v.options.Width()
 	}
-	// One column less: a cursor behind the last one would begin a new line.
+	// One column less: a cursor after the last column would begin a new line.
 	fmt.Fprint(v.options.Out, clearLine+v.state.line(max(0, width-1)))
 	v.shown = true
 }

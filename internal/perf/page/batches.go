@@ -9,10 +9,9 @@ import (
 )
 
 const (
-	// maxSizes is how many batch sizes are shown one by one; more are put
-	// together.
+	// maxSizes is how many batch sizes are shown separately; more are grouped.
 	maxSizes = 16
-	// fewSizes is how many there is room for at least.
+	// fewSizes is the least number of groups.
 	fewSizes = 4
 )
 

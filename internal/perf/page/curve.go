@@ -9,15 +9,14 @@ import (
 	"shoal/internal/perf/result"
 )
 
-// The size of a figure that has a line of its own at most, and of those that stand
-// side by side to be compared.
+// The largest size of a figure on its own row, and of figures side by side.
 const (
 	wide, figureHigh     = 560, 320
 	smallWide, smallHigh = 290, 200
 )
 
-// maxBars is how many levels have a bar or windows in a figure; maxDots how many
-// have a point. More would be a blur, and a large file.
+// maxBars is how many levels have a bar or windows in a figure; maxDots how
+// many have a point. More would be unreadable, and a large file.
 const (
 	maxBars = 40
 	maxDots = 100
@@ -33,7 +32,7 @@ var quantiles = []struct {
 	{0.99, "p99", chart.Orange},
 }
 
-// curve shows what latency each throughput costs.
+// curve shows throughput against latency.
 func (r *run) curve() *chart.Chart {
 	levels := r.few(maxDots)
 	most, least, longest := 0.0, time.Duration(0), time.Duration(0)
@@ -101,7 +100,7 @@ func figureOf(l *result.Level, name string) *result.Figure {
 	return nil
 }
 
-// curveNotes names the points of the topmost line where there is room.
+// curveNotes labels the points of the topmost line where there is room.
 func curveNotes(levels []*result.Level, u unit, y chart.Scale, most float64) []chart.Mark {
 	var marks []chart.Mark
 	var taken []chart.Point // where names are, from 0 to 1
@@ -123,7 +122,7 @@ func curveNotes(levels []*result.Level, u unit, y chart.Scale, most float64) []c
 
 func abs(v float64) float64 { return max(v, -v) }
 
-// A part is one of those that a request's time goes into.
+// A part is a part of a request's time.
 type part struct {
 	name   string
 	colour chart.Colour
@@ -135,20 +134,20 @@ var parts = []part{
 	{"compute input", chart.Sky, func(w *result.Window) time.Duration { return w.Server.Input.Mean() }},
 	{"compute infer", chart.Blue, func(w *result.Window) time.Duration { return w.Server.Infer.Mean() }},
 	{"compute output", chart.Green, func(w *result.Window) time.Duration { return w.Server.Output.Mean() }},
-	{"network and the rest", chart.Grey, rest},
+	{"network and the outside", chart.Grey, outside},
 }
 
-// rest is the client's latency less what the server accounts for.
-func rest(w *result.Window) time.Duration {
+// outside is the client's latency less the time that the server accounts for.
+func outside(w *result.Window) time.Duration {
 	seen := w.Latency.Mean()
 	if w.FromSend != nil {
-		seen = w.FromSend.Mean() // waiting to be sent is no matter of the server
+		seen = w.FromSend.Mean() // the server does not know of the wait before sending
 	}
 	s := w.Server
 	return max(0, seen-s.Queue.Mean()-s.Input.Mean()-s.Infer.Mean()-s.Output.Mean())
 }
 
-// breakdown shows where a mean request's time goes, and what came of it.
+// breakdown shows where a mean request's time goes.
 func (r *run) breakdown() *chart.Chart {
 	levels := r.few(maxBars)
 	longest, most, known := time.Duration(0), 0.0, false

@@ -13,10 +13,10 @@ import (
 )
 
 // maxEmbedded bounds the compressed result within the page, so that the page
-// stays small enough to be sent by mail. The --json file has no bound.
+// can be sent by mail. The --json file has no bound.
 const maxEmbedded = 260 << 10
 
-// embedCSV returns the CSV as a link that holds it.
+// embedCSV returns the CSV as a data URL.
 func embedCSV(r *result.Result) (template.URL, error) {
 	var b bytes.Buffer
 	if err := report.WriteCSV(&b, r, true); err != nil {
@@ -25,8 +25,8 @@ func embedCSV(r *result.Result) (template.URL, error) {
 	return dataURL("text/csv", b.Bytes()), nil
 }
 
-// embedJSON returns the result, compressed, as a link that holds it, and says
-// what had to be left out.
+// embedJSON returns the compressed result as a data URL, and what had to be
+// left out.
 func embedJSON(r *result.Result) (template.URL, string, error) {
 	var last []byte
 	note := ""
@@ -67,7 +67,7 @@ func compressed(r *result.Result) ([]byte, error) {
 }
 
 func dataURL(kind string, data []byte) template.URL {
-	return template.URL("data:" + kind + ";base64," + base64.StdEncoding.EncodeToString(data)) // of our own making
+	return template.URL("data:" + kind + ";base64," + base64.StdEncoding.EncodeToString(data)) // contains no user input
 }
 
 // withoutHistograms returns a copy of a result whose windows have empty

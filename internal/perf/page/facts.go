@@ -11,12 +11,12 @@ import (
 	"shoal/internal/perf/result"
 )
 
-// nearly is the share of the most throughput that is as good: what lies between
-// is noise.
+// nearly is the share of the highest throughput that counts as equal to it: the
+// rest is noise.
 const nearly = 0.98
 
-// best returns the level with the most throughput, and the least load that has
-// nearly as much; beyond that more load only brings waiting.
+// best returns the level with the highest throughput, and the lowest load with
+// nearly as much; beyond that more load only adds waiting.
 func (r *run) best() (most, enough *result.Level) {
 	most = slices.MaxFunc(r.levels, func(a, b *result.Level) int {
 		return cmp.Compare(a.Merged.Throughput(), b.Merged.Throughput())
@@ -29,7 +29,7 @@ func (r *run) best() (most, enough *result.Level) {
 	return most, most
 }
 
-// lead sums the run up in a sentence.
+// lead summarises the run in a sentence.
 func (r *run) lead() string {
 	if len(r.levels) == 0 {
 		return "No request was answered."
@@ -46,7 +46,7 @@ func (r *run) lead() string {
 	return fmt.Sprintf("At most %s; from %s on nearly as much, there with %s.", rate, levelName(l.Load), latency)
 }
 
-// facts are the figures that are looked for first.
+// facts are the figures that readers look for first.
 func (r *run) facts() []fact {
 	if len(r.levels) == 0 {
 		return nil

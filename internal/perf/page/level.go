@@ -10,11 +10,11 @@ import (
 	"shoal/internal/perf/result"
 )
 
-// A run is a result as the figures want it.
+// A run is a result prepared for the figures.
 type run struct {
 	*result.Result
 	levels []*result.Level // with answers, by rising load
-	knee   *result.Level   // nil: none is seen
+	knee   *result.Level   // nil: there is none
 }
 
 func newRun(r *result.Result) *run {
@@ -29,9 +29,9 @@ func newRun(r *result.Result) *run {
 	return v
 }
 
-// knee returns the level with the most throughput for its latency: before it more
-// load brings throughput, behind it mostly waiting. It is nil when there are too
-// few levels or the last one is still the best, for then the bend is not seen.
+// knee returns the level with the best ratio of throughput to latency: up to it
+// more load brings more throughput, beyond it mostly more waiting. It is nil
+// when there are too few levels or the last one is still the best.
 func knee(levels []*result.Level) *result.Level {
 	if len(levels) < 3 {
 		return nil
@@ -60,7 +60,7 @@ func (r *run) few(n int) []*result.Level {
 	return list
 }
 
-// names returns levels as an axis shows them.
+// names returns the names of levels on an axis.
 func names(levels []*result.Level) []string {
 	list := make([]string, len(levels))
 	for i, l := range levels {
@@ -69,7 +69,7 @@ func names(levels []*result.Level) []string {
 	return list
 }
 
-// axis returns what the levels count, with its unit.
+// axis returns the label of the axis of levels, with its unit.
 func (r *run) axis() string {
 	if len(r.levels) > 0 && r.levels[0].Load.Open() {
 		return "request rate (requests/s)"
@@ -90,7 +90,7 @@ type unit struct {
 	of   time.Duration
 }
 
-// unitFor returns the unit in which times up to most are read well.
+// unitFor returns the unit for times up to most.
 func unitFor(most time.Duration) unit {
 	switch {
 	case most >= 5*time.Second:
@@ -113,8 +113,9 @@ func span(d time.Duration) string {
 	return chart.Number(u.value(d)) + " " + u.name
 }
 
-// scaleFor returns a scale for times from the shortest to the longest: from zero
-// on, or logarithmic where that would press most of them to the ground.
+// scaleFor returns a scale for times from the shortest to the longest: from
+// zero on, or logarithmic if most of them would otherwise be indistinguishable
+// near zero.
 func scaleFor(u unit, shortest, longest time.Duration) chart.Scale {
 	if shortest > 0 && longest > 25*shortest {
 		return chart.Log(u.value(shortest), u.value(longest))

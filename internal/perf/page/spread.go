@@ -19,7 +19,7 @@ const (
 	maxNines = 5
 )
 
-// spectrum shows all percentiles, each further nine with as much room.
+// spectrum shows all percentiles; each additional nine has the same width.
 func (r *run) spectrum() *chart.Chart {
 	levels := r.few(maxLines)
 	shortest, longest, most := time.Duration(0), time.Duration(0), int64(1)
@@ -60,8 +60,8 @@ func (r *run) spectrum() *chart.Chart {
 	return c
 }
 
-// otherClock returns an open loop's latency by the clock that is not the plan's,
-// and what that counts from; nil in a closed loop, which has but one.
+// otherClock returns an open loop's latency by the clock that the plan does not
+// use, and that clock's name; nil in a closed loop.
 func (r *run) otherClock(w *result.Window) (*load.Histogram, string) {
 	if r.Plan.LatencyClock == result.SendClock {
 		return w.FromSchedule, "from when it was due"
@@ -69,7 +69,7 @@ func (r *run) otherClock(w *result.Window) (*load.Histogram, string) {
 	return w.FromSend, "from when it was sent"
 }
 
-// rampAt returns the colour of the i-th of n things in order.
+// rampAt returns the colour of the i-th of n ordered things.
 func rampAt(i, n int) chart.Colour {
 	if n < 2 {
 		return chart.Blue
@@ -77,7 +77,7 @@ func rampAt(i, n int) chart.Colour {
 	return chart.Ramp[i*(len(chart.Ramp)-1)/(n-1)]
 }
 
-// lastQuantile is the highest that n requests can tell.
+// lastQuantile is the highest quantile that n requests can show.
 func lastQuantile(n int64) float64 {
 	return 1 - max(math.Pow(10, -maxNines), 1/float64(max(n, 10)))
 }
@@ -133,8 +133,8 @@ func (b bins) edge(i int) float64 {
 	return b.low + f*(b.high-b.low)
 }
 
-// counts sorts a histogram into the bins; what lies outside goes into the first
-// or the last.
+// counts sorts a histogram into the bins; values outside go into the first or
+// the last.
 func (b bins) counts(h *load.Histogram) [histogramBars]float64 {
 	var counts [histogramBars]float64
 	for bucket := range h.Buckets() {

@@ -46,7 +46,7 @@ func (r *run) table() table {
 	return t
 }
 
-// within writes an interval as a share of the figure.
+// within formats an interval as a share of the figure.
 func within(f *result.Figure) string {
 	if f == nil {
 		return ""
@@ -142,7 +142,7 @@ func (r *run) errors() *table {
 }
 
 const (
-	// maxErrorRows and maxCause bound what a run that went badly puts on the page.
+	// maxErrorRows and maxCause bound the errors on the page.
 	maxErrorRows = 40
 	maxCause     = 300
 )

@@ -11,7 +11,7 @@ import (
 // maxPoints bounds the points of a line over time.
 const maxPoints = 400
 
-// A moment is a stretch of a timeline: a tick, or several.
+// A moment is one tick of a timeline, or several joined.
 type moment struct {
 	at               time.Duration // its end, since the run began
 	length           time.Duration
@@ -19,16 +19,16 @@ type moment struct {
 	p50, p99, max    time.Duration
 }
 
-// moments returns a level's ticks, put together so that there are at most limit
-// of them. The median is the mean of the ticks' medians by their requests; of the
-// others the worst counts, for thinning must not hide a stall.
+// moments returns a level's ticks, joined so that there are at most limit of
+// them. The median is the mean of the ticks' medians, weighted by requests. Of
+// the other values the worst counts: joining must not hide a stall.
 func (r *run) moments(l *result.Level, limit int) []moment {
 	if len(l.Timeline) == 0 || len(l.Windows) == 0 {
 		return nil
 	}
 	begin := l.Windows[0].Start.Sub(r.Started)
 	whole := l.Timeline[len(l.Timeline)-1].At
-	// The last tick of a window is a short one: alone it would be a spike.
+	// The last tick of a window is short: alone it would be a spike.
 	least := max(whole/time.Duration(limit), 90*time.Millisecond)
 	var list []moment
 	var m moment
@@ -49,7 +49,7 @@ func (r *run) moments(l *result.Level, limit int) []moment {
 	return list
 }
 
-// times are the moments of all levels, in the order in which they were measured.
+// times are the moments of all levels in the order of measurement.
 type times struct {
 	levels [][]moment
 	names  []string

@@ -7,7 +7,7 @@ import (
 	"shoal/internal/perf/result"
 )
 
-// windows shows how far the windows of each level are from what the level came to.
+// windows shows how far the windows of each level are from the level's result.
 func (r *run) windows() *chart.Chart {
 	var marks []chart.Mark
 	var names []string
@@ -58,7 +58,7 @@ func (r *run) windows() *chart.Chart {
 	}
 }
 
-// farthest is how far off in percent a window is shown.
+// farthest is the largest deviation shown, in percent.
 const farthest = 200
 
 // windowName names a window: those of a single level by number, else the middle

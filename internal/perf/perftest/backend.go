@@ -16,9 +16,9 @@ import (
 	"shoal/internal/status"
 )
 
-// A sleeping backend gives inputs back after a time that is known beforehand:
-// parameters fixed_us and row_us of the model. The parameter fail_every makes one
-// request in so many fail, at random.
+// A sleeping backend returns its inputs after a known time: parameters fixed_us
+// and row_us of the model. With the parameter fail_every one request in that
+// many fails, at random.
 type sleeping struct {
 	identity.Backend
 	stalls *stalls
@@ -81,7 +81,7 @@ func (in *instance) Run(b *infer.Batch) error {
 	if err := in.Instance.Run(b); err != nil {
 		return err
 	}
-	b.Times.InputsReady = begin // the sleep is what the model computes
+	b.Times.InputsReady = begin // the sleep counts as the model's computation
 	if m.failEvery > 0 {
 		for _, r := range b.Requests {
 			r.Err = m.failure()
@@ -90,7 +90,7 @@ func (in *instance) Run(b *infer.Batch) error {
 	return nil
 }
 
-// failure fails one request in so many, for one of two reasons.
+// failure fails one request in m.failEvery, for one of two reasons.
 func (m *sleeper) failure() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -103,7 +103,7 @@ func (m *sleeper) failure() error {
 	return nil
 }
 
-// stalls lets every model stand still for a while.
+// stalls stops every model for a while.
 type stalls struct {
 	mu    sync.Mutex // protects the field below
 	until time.Time

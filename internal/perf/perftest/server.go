@@ -1,7 +1,7 @@
-// Package perftest serves models of known cost, so that what perf says of them
-// can be held against what is true. They sleep rather than compute, which a
-// machine shared with the load generator does not disturb. Tests of perf use it,
-// and the program that checks perf's criteria.
+// Package perftest serves models of known cost, to compare perf's results with
+// the truth. The models sleep rather than compute, so a machine shared with the
+// load generator does not disturb them. Tests of perf use it, and the program
+// that checks perf's criteria.
 package perftest
 
 import (
@@ -21,19 +21,19 @@ import (
 	"shoal/internal/protocol/kservehttp"
 )
 
-// A Model is one that sleeps: Fixed for each run and Row for each row of it.
+// A Model sleeps: Fixed for each run and Row for each row of it.
 type Model struct {
 	Name       string
 	Fixed, Row time.Duration
 	MaxBatch   int  // 0: none
 	Batching   bool // the server forms batches
-	NoGather   bool // of exactly what waits, as Triton does
-	FailEvery  int  // one request in so many fails
+	NoGather   bool // batches of exactly the waiting requests, as in Triton
+	FailEvery  int  // one request in this many fails
 	Instances  int  // 0: one
 	Shape      string
 }
 
-// Cost returns what a run of so many rows takes.
+// Cost returns how long a run of rows takes.
 func (m Model) Cost(rows float64) time.Duration {
 	return m.Fixed + time.Duration(rows*float64(m.Row))
 }
@@ -77,7 +77,7 @@ func (m Model) config() string {
 // A Server serves models over HTTP and gRPC on ports of its own.
 type Server struct {
 	HTTP, GRPC string // addresses
-	// Tap tells what arrives.
+	// Tap reports arrivals.
 	Tap arrivals.Tap
 
 	dir    string
@@ -136,10 +136,10 @@ func (s *Server) listen(e *engine.Engine) error {
 	return nil
 }
 
-// Stall lets every model stand still for d from now on.
+// Stall stops every model for d from now on.
 func (s *Server) Stall(d time.Duration) { s.stalls.begin(d) }
 
-// Close ends the server after what it has under way.
+// Close ends the server after its requests in flight.
 func (s *Server) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

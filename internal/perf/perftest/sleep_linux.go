@@ -7,12 +7,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wakeEarly is how long before its time a sleep ends: the system's sleeps are late
-// by about as much, and what a model costs has to be known.
+// wakeEarly is how long before its time a sleep ends: the system's sleeps are
+// about that late, and a model's cost must be exact.
 const wakeEarly = 100 * time.Microsecond
 
-// sleepUntil sleeps in the system, for the runtime's timers may be a millisecond
-// late and the models here take two, and watches the clock at the end.
+// sleepUntil sleeps in the system and then polls the clock: the Go runtime's
+// timers may be a millisecond late, and the models here take two.
 func sleepUntil(t time.Time) {
 	for left := time.Until(t); left > 0; left = time.Until(t) {
 		if left <= wakeEarly {

@@ -74,7 +74,7 @@ func (s *Banner) Write(out io.Writer) {
 func stabilizing(p *result.Plan) string {
 	switch {
 	case p.Percentile > 0:
-		return fmt.Sprintf("p%dlatency and throughput", p.Percentile) // without a blank, as scripts know it
+		return fmt.Sprintf("p%dlatency and throughput", p.Percentile) // without a blank, as scripts expect it
 	case p.Async:
 		return "average throughput"
 	default:

@@ -6,7 +6,7 @@ import (
 	"shoal/internal/perf/result"
 )
 
-// Probe prints what a probe of a search came to.
+// Probe prints the result of a probe.
 func (r *Report) Probe(p result.Probe) {
 	verdict, kind := "misses", "probe"
 	if p.Passed {
@@ -25,7 +25,7 @@ func (r *Report) Probe(p result.Probe) {
 	fmt.Fprintf(r.Out, "%.1f s)\n", p.Took.Seconds())
 }
 
-// capacity prints what a search found.
+// capacity prints the result of a search.
 func (r *Report) capacity(c *result.Capacity) {
 	if c == nil {
 		return

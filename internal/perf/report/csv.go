@@ -14,8 +14,8 @@ import (
 )
 
 // WriteCSV writes the levels of a result as perf_analyzer does, by rising
-// throughput and with times in microseconds: Model Analyzer and scripts find the
-// columns by their names. Verbose adds columns.
+// throughput and with times in microseconds: Model Analyzer and scripts find
+// the columns by their names. Verbose adds columns.
 func WriteCSV(out io.Writer, r *result.Result, verbose bool) error {
 	levels := r.Reported()
 	slices.SortStableFunc(levels, func(a, b *result.Level) int { return cmp.Compare(a.Merged.Throughput(), b.Merged.Throughput()) })
@@ -37,7 +37,7 @@ func WriteCSV(out io.Writer, r *result.Result, verbose bool) error {
 	return b.Flush()
 }
 
-// A sheet knows which columns there are.
+// A sheet is the set of columns.
 type sheet struct {
 	plan                                   *result.Plan
 	name                                   string
@@ -99,8 +99,8 @@ func (s *sheet) row(l *result.Level) []string {
 	return list
 }
 
-// serverCells splits the latency: what the server does not account for is the
-// network and the server's front.
+// serverCells splits the latency: time that the server does not account for is
+// spent in the network and in the server's protocol code.
 func (s *sheet) serverCells(w *result.Window, send, receive time.Duration) []string {
 	st := w.Server
 	if st == nil {

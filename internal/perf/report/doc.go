@@ -1,4 +1,4 @@
-// Package report tells a run of perf in text: the report as perf_analyzer prints
-// it, CSV, a latency spectrum, a comparison, the profile export. The perf command
-// uses it. Charts are in perf/page, what is shown during a run in perf/live.
+// Package report prints a run of perf as text: perf_analyzer's report, CSV, a
+// latency spectrum, a comparison, the profile export. The perf command uses it.
+// Charts are in perf/page, the live view is in perf/live.
 package report

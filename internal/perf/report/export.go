@@ -39,9 +39,9 @@ type (
 	}
 )
 
-// WriteExport writes all requests of a run in the layout of perf_analyzer's profile
-// export. Of several answers to one request it has the times of all and the outputs
-// of the last.
+// WriteExport writes all requests of a run in the format of perf_analyzer's
+// profile export. For several answers to one request it has the times of all
+// and the outputs of the last.
 func WriteExport(w io.Writer, e *result.Export, version string) error {
 	decode := client.DecodeHTTP
 	if e.Protocol == result.GRPC {
@@ -102,7 +102,7 @@ func outputValues(answers []client.Answer) map[string]json.RawMessage {
 // exportValue writes a tensor: its elements as a list, or the one that it has.
 func exportValue(t tensor.Type, data []byte) json.RawMessage {
 	text, err := client.AppendJSON(nil, t, data)
-	if err != nil || !json.Valid(text) { // not whole, or numbers that JSON does not have
+	if err != nil || !json.Valid(text) { // incomplete, or numbers that JSON does not have
 		text, _ = json.Marshal(map[string]any{"b64": data})
 		return text
 	}

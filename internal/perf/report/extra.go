@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// heavyClient is the share of the machine beyond which the generator may
-	// distort what it measures when the server runs on the same one.
+	// heavyClient is the share of the machine's CPU beyond which the generator
+	// may distort the measurement of a server on the same machine.
 	heavyClient = 0.25
 	// busyClient is the share of a closed loop's time that the client may take
 	// between an answer and the next request.
 	busyClient = 0.5
 )
 
-// extra prints what perf_analyzer has no lines for, when it says something.
+// extra prints lines that perf_analyzer does not have, where they are useful.
 func (r *Report) extra(l *result.Level, w *result.Window, line func(string, ...any)) {
 	if !l.Stable && l.Reason != "" {
 		line("| unstable: %s; spread of the windows: throughput %s, latency %s", l.Reason, result.Percent(l.Spread.Throughput), result.Percent(l.Spread.Latency))
@@ -51,7 +51,7 @@ func (r *Report) extra(l *result.Level, w *result.Window, line func(string, ...a
 	}
 }
 
-// leftOut tells which windows do not count.
+// leftOut prints which windows do not count.
 func (r *Report) leftOut(l *result.Level, line func(string, ...any)) {
 	for i := range l.Windows {
 		if why := l.Windows[i].WarmUp; why != "" {
@@ -63,7 +63,7 @@ func (r *Report) leftOut(l *result.Level, line func(string, ...any)) {
 	}
 }
 
-// clocks tells where latency begins, and what it is by the other clock.
+// clocks prints where latency begins, and the latency by the other clock.
 func (r *Report) clocks(w *result.Window, line func(string, ...any)) {
 	text, other, from := "latency counts from when a request was due", w.FromSend, "when it was sent"
 	if r.Plan.LatencyClock == result.SendClock {
@@ -75,7 +75,7 @@ func (r *Report) clocks(w *result.Window, line func(string, ...any)) {
 	line("| %s", text)
 }
 
-// intervals tells of each figure how far it may be from the truth.
+// intervals prints the interval of each figure.
 func intervals(l *result.Level) []string {
 	var known, unknown []string
 	for i := range l.Figures {
@@ -115,7 +115,7 @@ func (r *Report) errors(w *result.Window, line func(string, ...any)) {
 	}
 }
 
-// cpu tells the CPU time of a request at both ends.
+// cpu prints the CPU time of a request in client and server.
 func (r *Report) cpu(w *result.Window) string {
 	text := fmt.Sprintf("client %s usec/request, %.0f%% of %d cores", perRequest(w, w.ClientCPU), 100*w.ClientShare(r.Host.CPUs), r.Host.CPUs)
 	if r.Target.ServerPID > 0 {
@@ -128,7 +128,7 @@ func perRequest(w *result.Window, cpu time.Duration) string {
 	return fmt.Sprintf("%.1f", float64(w.Mean(cpu))/float64(time.Microsecond))
 }
 
-// goals prints whether a level reached what it was to reach.
+// goals prints which goals a level reached.
 func (r *Report) goals(l *result.Level, line func(string, ...any)) {
 	for _, g := range l.Goals {
 		verdict := "FAIL"

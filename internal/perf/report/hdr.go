@@ -13,8 +13,8 @@ import (
 // hdrTicks is how many lines of a spectrum halve the distance to 100 %.
 const hdrTicks = 5
 
-// WriteHDR writes the spectrum of a histogram as HdrHistogram's tools write and
-// plot it: milliseconds, percentile, how many were no longer, and 1/(1-percentile).
+// WriteHDR writes the spectrum of a histogram in the format of HdrHistogram's
+// tools: milliseconds, percentile, cumulative count, and 1/(1-percentile).
 func WriteHDR(out io.Writer, h *load.Histogram) error {
 	b := bufio.NewWriter(out)
 	fmt.Fprintf(b, "%12s %14s %10s %14s\n\n", "Value", "Percentile", "TotalCount", "1/(1-Percentile)")

@@ -12,7 +12,7 @@ import (
 )
 
 // A Report prints a run as perf_analyzer does: the same lines, units and order.
-// What is ours begins with "|". It is an Observer; Summary ends it.
+// Additional lines begin with "|". It is an Observer; Summary ends it.
 type Report struct {
 	Out     io.Writer // the report
 	Err     io.Writer // what went wrong
@@ -20,7 +20,7 @@ type Report struct {
 	Plan    *result.Plan
 	Target  *result.Target
 	Host    result.Host
-	// Sequences says that requests are parts of sequences.
+	// Sequences means that requests are parts of sequences.
 	Sequences bool
 }
 
@@ -37,7 +37,7 @@ func heading(l result.Load) string {
 // Progress prints nothing.
 func (r *Report) Progress(result.Progress) {}
 
-// Window prints a line for each window when asked for many words.
+// Window prints a line for each window with -v.
 func (r *Report) Window(trial int, w *result.Window) {
 	if !r.Verbose || r.Plan.RequestCount > 0 {
 		return
@@ -50,7 +50,8 @@ func (r *Report) Window(trial int, w *result.Window) {
 	fmt.Fprintf(r.Out, "Avg latency: %d usec (std %d usec). \n", w.Latency.Mean().Microseconds(), w.Latency.Deviation().Microseconds())
 }
 
-// End prints what a level came to. A level over the latency limit has no figures.
+// End prints the result of a level. A level over the latency limit has no
+// figures.
 func (r *Report) End(l *result.Level) {
 	if l.OverLimit {
 		fmt.Fprintf(r.Err, "Measured latency went over the set limit of %d msec. \n", r.Plan.LatencyLimit.Milliseconds())
@@ -77,7 +78,7 @@ func (r *Report) End(l *result.Level) {
 	}
 }
 
-// client prints what the client saw.
+// client prints the client's figures.
 func (r *Report) client(l *result.Level, w *result.Window) {
 	line := func(format string, args ...any) { fmt.Fprintf(r.Out, "    "+format+"\n", args...) }
 	fmt.Fprintln(r.Out, "  Client: ")
@@ -106,7 +107,7 @@ func (r *Report) client(l *result.Level, w *result.Window) {
 	r.extra(l, w, line)
 }
 
-// parts tells a request's time at the client apart.
+// parts prints the parts of a request's time at the client.
 func (r *Report) parts(w *result.Window) string {
 	send, wait, receive := w.Mean(w.Send), w.Mean(w.Wait), w.Mean(w.Receive)
 	total := (send + wait + receive).Microseconds()
@@ -126,7 +127,7 @@ func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 func micros(d time.Duration) int64 { return d.Microseconds() }
 
-// server prints what the server says of the same time.
+// server prints the server's statistics of the same time.
 func (r *Report) server(s *result.ServerStats) {
 	line := func(format string, args ...any) { fmt.Fprintf(r.Out, "    "+format+"\n", args...) }
 	fmt.Fprintln(r.Out, "  Server: ")

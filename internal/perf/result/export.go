@@ -20,7 +20,8 @@ type ExportedLevel struct {
 	Boundaries []time.Time // where windows begin and end
 }
 
-// An Exchange is one request and its answer. Times are as load.Now says them.
+// An Exchange is one request and its answer. Times are as load.Now returns
+// them.
 type Exchange struct {
 	Message  int // which of the requests
 	Sequence uint64

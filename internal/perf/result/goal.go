@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// A GoalResult says whether a level reached a goal.
+// A GoalResult is the outcome of a goal on a level.
 type GoalResult struct {
 	Goal string `json:"goal"`
 	// Value is nanoseconds, a share, or a number a second.
@@ -13,7 +13,7 @@ type GoalResult struct {
 	Shown string  `json:"-"`
 }
 
-// GoalsMet says whether every level reached every goal.
+// GoalsMet reports whether every level reached every goal.
 func (r *Result) GoalsMet() bool {
 	for i := range r.Levels {
 		for _, g := range r.Levels[i].Goals {
@@ -25,7 +25,7 @@ func (r *Result) GoalsMet() bool {
 	return true
 }
 
-// A Capacity is what a search for the highest rate came to.
+// A Capacity is the result of a search for the highest rate.
 type Capacity struct {
 	Goal string `json:"goal"`
 	// Rate is the highest rate, in requests a second, that was measured at length
@@ -41,5 +41,5 @@ type Probe struct {
 	Long    bool          `json:"long,omitempty"` // the measurement that confirms
 	Passed  bool          `json:"passed"`
 	Results []GoalResult  `json:"slo"`
-	Why     string        `json:"why,omitempty"` // it did not pass, when the goal does not tell
+	Why     string        `json:"why,omitempty"` // the reason when it is not the goal
 }

@@ -14,7 +14,7 @@ type GPUMetrics struct {
 	MemoryTotal map[string]float64 `json:"memory_total_bytes,omitempty"`
 }
 
-// Merged returns m together with an earlier stretch of equal length.
+// Merged returns m together with an earlier period of equal length.
 func (m *GPUMetrics) Merged(earlier *GPUMetrics) *GPUMetrics {
 	if earlier == nil {
 		return m
@@ -27,7 +27,8 @@ func (m *GPUMetrics) Merged(earlier *GPUMetrics) *GPUMetrics {
 	}
 }
 
-// joined returns both maps as one; both says what becomes of a GPU that is in both.
+// joined returns the union of both maps; both combines the values of a GPU that
+// is in both.
 func joined(a, b map[string]float64, both func(a, b float64) float64) map[string]float64 {
 	out := maps.Clone(a)
 	for gpu, v := range b {

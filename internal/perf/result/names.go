@@ -46,7 +46,8 @@ type Load struct {
 	Distribution string  `json:"distribution,omitempty"` // open loops: "constant", "poisson" or "file"
 }
 
-// Open says whether requests are sent by a schedule, whatever the server does.
+// Open reports whether requests are sent by a schedule, whatever the server
+// does.
 func (l Load) Open() bool { return l.Mode != Concurrency && l.Mode != Periodic }
 
 // Name returns the kind of load as reports write it.

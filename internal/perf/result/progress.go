@@ -6,7 +6,7 @@ import (
 	"shoal/internal/load"
 )
 
-// A Progress is where a run is, ten times a second.
+// A Progress is the state of a run, ten times a second.
 type Progress struct {
 	Load     Load
 	Trial    int             // the window now measured, from 1
@@ -17,7 +17,7 @@ type Progress struct {
 	InFlight int             // requests under way
 }
 
-// SpreadOf returns how far the windows of a level that count are from each other.
+// SpreadOf returns how far apart the windows that count are.
 func (p *Plan) SpreadOf(windows []Window) Spread {
 	var throughput, latency []float64
 	for _, w := range LastWindows(windows) {
@@ -27,11 +27,11 @@ func (p *Plan) SpreadOf(windows []Window) Spread {
 	return Spread{Throughput: spread(throughput), Latency: spread(latency)}
 }
 
-// Counts says whether the i-th window of a level is one of those that count.
+// Counts reports whether the i-th window of a level counts.
 func (l *Level) Counts(i int) bool { return i >= len(l.Windows)-len(LastWindows(l.Windows)) }
 
-// An Observer is told how a run goes. Its methods are called one at a time; they
-// should return soon.
+// An Observer follows a run. Its methods are called one at a time; they should
+// return soon.
 type Observer interface {
 	// Begin is called before a level is measured.
 	Begin(l Load)

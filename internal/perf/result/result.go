@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// Format is raised when an older reader would misunderstand what is
-// written. New fields alone do not raise it.
+// Format is raised when an older reader would misunderstand the file. New
+// fields alone do not raise it.
 const Format = 1
 
 // A Result is one run of perf: every level, every window, every figure, so that
 // reports, comparisons and pictures can be made from it later. Times are in
-// nanoseconds where their name says so. Histograms lose nothing when they are
-// written down and may be merged.
+// nanoseconds where their name says so. Histograms are written without loss and
+// may be merged.
 type Result struct {
 	Format  int       `json:"format"` // 1
 	Tool    string    `json:"tool"`   // name and version of what measured
@@ -27,7 +27,7 @@ type Result struct {
 	// Capacity is what a search for the highest rate found; nil when none was
 	// asked for.
 	Capacity *Capacity `json:"capacity,omitempty"`
-	// Cut says why the run ended before its plan did; empty when it did not.
+	// Cut is why the run ended early; empty when it did not.
 	Cut string `json:"cut,omitempty"`
 	// Warnings are about the whole run; each is a sentence.
 	Warnings []string `json:"warnings,omitempty"`
@@ -55,7 +55,7 @@ type Target struct {
 	ServerPID int `json:"server_pid,omitempty"`
 }
 
-// A Plan says how the run was to measure.
+// A Plan is how the run was to measure.
 type Plan struct {
 	BatchSize int    `json:"batch_size"`
 	Mode      string `json:"measurement_mode"` // "time_windows", "count_windows" or "request_count"
@@ -74,7 +74,7 @@ type Plan struct {
 	BinarySearch bool          `json:"binary_search,omitempty"`
 	// Limit is the end of the range of levels; 0 means that the latency ends it.
 	Limit float64 `json:"limit,omitempty"`
-	// Ranged says that more than one level was asked for.
+	// Ranged means that more than one level was asked for.
 	Ranged bool `json:"ranged,omitempty"`
 	// MaxOutstanding bounds the requests in flight of an open loop.
 	MaxOutstanding int `json:"max_outstanding,omitempty"`
@@ -89,22 +89,22 @@ type Plan struct {
 	LatencyClock string `json:"latency_clock,omitempty"`
 }
 
-// A Level is what one load came to.
+// A Level is the result of one load.
 type Level struct {
 	Load Load `json:"load"`
-	// Stable says that the last three windows agreed. When it is false Reason
-	// says what did not, or what ended the level.
+	// Stable means that the last three windows agreed. Otherwise Reason says
+	// why they did not, or what ended the level.
 	Stable bool   `json:"stable"`
 	Reason string `json:"reason,omitempty"`
-	// OverLimit says that the latency went over the plan's limit; perf_analyzer
+	// OverLimit means that the latency exceeded the plan's limit; perf_analyzer
 	// leaves such levels out of its report.
 	OverLimit bool     `json:"over_limit,omitempty"`
 	Windows   []Window `json:"windows"`
-	// Merged is the windows that count, added up: the last three, or what there
-	// was. It is nil when no window ended.
+	// Merged is the sum of the windows that count: the last three, or fewer if
+	// there are fewer. It is nil when no window ended.
 	Merged *Window `json:"merged"`
-	// Spread is how far the windows that count are from each other: highest by
-	// lowest, less one.
+	// Spread is how far apart the windows that count are: highest divided by
+	// lowest, minus one.
 	Spread Spread `json:"spread"`
 	// Goals says which of the goals were reached.
 	Goals []GoalResult `json:"slo,omitempty"`

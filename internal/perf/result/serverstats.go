@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A ServerStats is what the server's statistics grew by.
+// A ServerStats is the increase of the server's statistics.
 type ServerStats struct {
 	Version      string      `json:"version"` // of the model
 	Inferences   uint64      `json:"inference_count"`
@@ -37,13 +37,13 @@ func (c Counted) Mean() time.Duration {
 	return time.Duration(c.Ns / c.Count)
 }
 
-// A BatchSize is how often the model ran with so many rows.
+// A BatchSize is how often the model ran with this many rows.
 type BatchSize struct {
 	Size  uint64  `json:"size"`
 	Infer Counted `json:"compute_infer"`
 }
 
-// add adds what the server says of another window.
+// add adds the statistics of another window.
 func (s *ServerStats) add(o *ServerStats) {
 	s.Version = o.Version
 	s.Inferences += o.Inferences

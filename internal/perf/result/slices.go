@@ -7,9 +7,9 @@ import (
 	"shoal/internal/load"
 )
 
-// A Slice is what was seen between two looks at the callers, a tenth of a second
-// or so. Windows keep theirs so that intervals know how much a figure moves from
-// one moment to the next.
+// A Slice is what was recorded between two collections, about a tenth of a
+// second. Windows keep their slices, so that intervals reflect how much a
+// figure varies over time.
 type Slice struct {
 	Length   time.Duration
 	Requests int64
@@ -18,17 +18,17 @@ type Slice struct {
 	Latency  []Bin   // rising
 }
 
-// A Bin is a number of latencies of about the same length. It is small, since there
-// are many: a float tells the buckets of a histogram apart.
+// A Bin is a number of latencies of about the same length. It is small, since
+// there are many: a float32 can tell the buckets of a histogram apart.
 type Bin struct {
 	At    float32 // nanoseconds
 	Count uint32
 }
 
-// TickLength is how often what the callers saw is collected.
+// TickLength is how often the callers' records are collected.
 const TickLength = 100 * time.Millisecond
 
-// MaxSlices bounds the slices of a window, and with them its memory; neighbours are
+// MaxSlices bounds the slices of a window, and so its memory; neighbours are
 // joined when a long window has more. Half as many are enough for an interval.
 const MaxSlices = 128
 
@@ -41,15 +41,15 @@ func (w *Window) Cut(length time.Duration, requests, rows int64, latency *load.H
 	for b := range latency.Buckets() {
 		s.Latency = append(s.Latency, Bin{float32(b.From), uint32(b.Count)})
 	}
-	s.Latency = slices.Clone(s.Latency) // without the room to grow
+	s.Latency = slices.Clone(s.Latency) // without spare capacity
 	if len(w.Slices) >= MaxSlices {
 		w.Slices = halved(w.Slices)
 	}
 	w.Slices = append(w.Slices, s)
 }
 
-// ForgetSlices lets go of what only the intervals of a level need: a long sweep
-// would keep it for every window of every level.
+// ForgetSlices frees what only a level's intervals need: a long sweep would
+// keep it for every window of every level.
 func (l *Level) ForgetSlices() {
 	for i := range l.Windows {
 		l.Windows[i].Slices = nil
@@ -68,7 +68,7 @@ func halved(list []Slice) []Slice {
 	if len(list)%2 == 1 {
 		joined = append(joined, list[len(list)-1])
 	}
-	clear(list[len(joined):]) // or what was joined would stay in memory
+	clear(list[len(joined):]) // or joined slices would stay in memory
 	return joined
 }
 

@@ -11,8 +11,8 @@ import (
 // WindowsJudged is how many windows must agree.
 const WindowsJudged = 3
 
-// counted returns the windows that count: the last three after the warm-up, or
-// what there is.
+// LastWindows returns the windows that count: the last three after the warm-up,
+// or fewer if there are fewer.
 func LastWindows(windows []Window) []Window {
 	for i := len(windows) - 1; i >= 0; i-- {
 		if windows[i].WarmUp != "" && i+1 < len(windows) {
@@ -35,7 +35,7 @@ func spread(values []float64) float64 {
 	return slices.Max(values)/low - 1
 }
 
-// merge adds windows that follow one another up.
+// Merge adds up consecutive windows.
 func Merge(windows []Window) *Window {
 	if len(windows) == 0 {
 		return nil
@@ -91,8 +91,8 @@ func mergeInto(h **load.Histogram, o *load.Histogram) {
 	(*h).Merge(o)
 }
 
-// maxCauses bounds the distinct errors that are kept apart; texts with addresses
-// or ids in them would otherwise fill the memory.
+// maxCauses bounds the distinct errors that are kept; texts with addresses or
+// ids would otherwise fill the memory.
 const (
 	maxCauses  = 20
 	otherCause = "other errors"
@@ -108,7 +108,7 @@ func (w *Window) CountError(cause string, n int64) {
 	w.Errors[cause] += n
 }
 
-// mean returns a sum divided by the answered requests.
+// Mean returns a sum divided by the answered requests.
 func (w *Window) Mean(sum time.Duration) time.Duration {
 	if w.Requests == 0 {
 		return 0
@@ -117,7 +117,7 @@ func (w *Window) Mean(sum time.Duration) time.Duration {
 }
 
 // Overhead returns the share of a closed loop's time in which its callers had
-// nothing under way.
+// no request in flight.
 func (w *Window) Overhead(callers float64) float64 {
 	total := float64(w.Duration) * callers
 	if total <= 0 {
@@ -150,7 +150,7 @@ func (w *Window) DelayedShare() float64 {
 	return float64(w.Delayed) / float64(w.Requests)
 }
 
-// A Window is a stretch of a level. A request belongs to the window in which its
+// A Window is a part of a level. A request belongs to the window in which its
 // answer was complete.
 type Window struct {
 	Start    time.Time     `json:"start"`
@@ -162,7 +162,7 @@ type Window struct {
 	// Sequences is how many sequences of requests ended.
 	Sequences int64 `json:"sequences,omitempty"`
 	Failed    int64 `json:"failed"`
-	// Errors counts the failures by what was said of them.
+	// Errors counts the failures by their text.
 	Errors map[string]int64 `json:"errors,omitempty"`
 
 	// Latency ends with the answer. It begins when the request was sent, in an
@@ -184,7 +184,8 @@ type Window struct {
 	Send    time.Duration `json:"send_ns"`
 	Wait    time.Duration `json:"wait_ns"`
 	Receive time.Duration `json:"receive_ns"`
-	// Idle is how long callers of a closed loop had nothing under way, together.
+	// Idle is how long callers of a closed loop had no request in flight, in
+	// total.
 	Idle time.Duration `json:"idle_ns"`
 	// MaxInFlight is the most requests that were under way at once; open loops.
 	MaxInFlight int `json:"max_in_flight,omitempty"`
@@ -194,12 +195,13 @@ type Window struct {
 	ClientCPU time.Duration `json:"client_cpu_ns"`
 	ServerCPU time.Duration `json:"server_cpu_ns,omitempty"`
 
-	// Server is what the server says of this time; nil when it does not.
+	// Server is the server's statistics of this window; nil when there are
+	// none.
 	Server *ServerStats `json:"server,omitempty"`
 	// GPU has the server's GPU metrics when they were asked for; nil otherwise.
 	GPU *GPUMetrics `json:"gpu,omitempty"`
 
-	// WarmUp says why the window does not count: its beginning was unlike the
+	// WarmUp is why the window does not count: its beginning was unlike the
 	// rest of it. Empty when it counts.
 	WarmUp string `json:"warm_up,omitempty"`
 
