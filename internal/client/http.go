@@ -13,7 +13,6 @@ import (
 	"net/url"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
 	"shoal/internal/model/modelpb"
@@ -109,7 +108,7 @@ func (c *httpAPI) ask(ctx context.Context, path string, m proto.Message) error {
 	if err != nil {
 		return err
 	}
-	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(body, m); err != nil {
+	if err := parse(body, m); err != nil {
 		return fmt.Errorf("the answer to GET %s is not what a v2 server gives: %w", path, err)
 	}
 	return nil

@@ -3,8 +3,8 @@ package perf
 import (
 	"cmp"
 	"slices"
-	"strconv"
 
+	"shoal/internal/client"
 	"shoal/internal/perf/result"
 	pb "shoal/internal/protocol/kservegrpc/inferencepb"
 )
@@ -25,7 +25,7 @@ func diffStats(before, after []*pb.ModelStatistics) *result.ServerStats {
 		if d.Success.Count == 0 && d.Fail.Count == 0 && d.Inferences == 0 {
 			continue
 		}
-		if used++; found == nil || compareVersions(d.Version, found.Version) > 0 {
+		if used++; found == nil || client.CompareVersions(d.Version, found.Version) > 0 {
 			found = d
 		}
 	}
@@ -33,16 +33,6 @@ func diffStats(before, after []*pb.ModelStatistics) *result.ServerStats {
 		found.MixedVersion = used > 1
 	}
 	return found
-}
-
-// compareVersions puts 2 before 10.
-func compareVersions(a, b string) int {
-	x, errX := strconv.ParseInt(a, 10, 64)
-	y, errY := strconv.ParseInt(b, 10, 64)
-	if errX != nil || errY != nil {
-		return cmp.Compare(a, b)
-	}
-	return cmp.Compare(x, y)
 }
 
 func diffVersion(b, a *pb.ModelStatistics) *result.ServerStats {

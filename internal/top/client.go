@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"shoal/internal/client"
 )
 
 // maxBody bounds what a server's answer may take: a thousand models have about
@@ -50,17 +52,9 @@ func (c *Client) Sample(ctx context.Context) (*Sample, error) {
 		if a.Name != b.Name {
 			return strings.Compare(a.Name, b.Name)
 		}
-		return compareVersions(a.Version, b.Version)
+		return client.CompareVersions(a.Version, b.Version)
 	})
 	return s, nil
-}
-
-// compareVersions puts 2 before 10.
-func compareVersions(a, b string) int {
-	if len(a) != len(b) {
-		return len(a) - len(b)
-	}
-	return strings.Compare(a, b)
 }
 
 func (c *Client) metrics(ctx context.Context, s *Sample) error {

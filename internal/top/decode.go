@@ -2,7 +2,6 @@ package top
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"io"
 	"math"
@@ -12,46 +11,32 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	"google.golang.org/protobuf/encoding/protodelim"
+
+	"shoal/internal/client"
 )
 
-// readIndex adds what a repository index says to the sample.
+// readIndex adds a repository index to the sample.
 func (s *Sample) readIndex(body []byte) error {
-	var list []struct{ Name, Version, State, Reason string }
-	if err := json.Unmarshal(body, &list); err != nil {
-		return err
-	}
+	list, err := client.ParseIndex(body)
 	for _, e := range list {
-		m := s.at(e.Name, e.Version)
-		m.State, m.Reason = e.State, e.Reason
+		m := s.at(e.GetName(), e.GetVersion())
+		m.State, m.Reason = e.GetState(), e.GetReason()
 	}
-	return nil
+	return err
 }
 
 // readStats adds statistics to the sample.
 func (s *Sample) readStats(body []byte) error {
-	type duration struct{ Count, Ns uint64 }
-	var answer struct {
-		ModelStats []struct {
-			Name, Version  string
-			InferenceCount uint64 `json:"inference_count"`
-			ExecutionCount uint64 `json:"execution_count"`
-			InferenceStats struct {
-				Success, Fail, Queue duration
-			} `json:"inference_stats"`
-		} `json:"model_stats"`
-	}
-	if err := json.Unmarshal(body, &answer); err != nil {
-		return err
-	}
-	for i := range answer.ModelStats {
-		in := &answer.ModelStats[i]
-		s.at(in.Name, in.Version).Stats = &Stats{
-			Success: float64(in.InferenceStats.Success.Count), SuccessNs: float64(in.InferenceStats.Success.Ns),
-			Fail: float64(in.InferenceStats.Fail.Count), QueueNs: float64(in.InferenceStats.Queue.Ns),
-			Inferences: float64(in.InferenceCount), Executions: float64(in.ExecutionCount),
+	list, err := client.ParseStatistics(body)
+	for _, in := range list {
+		of := in.GetInferenceStats()
+		s.at(in.GetName(), in.GetVersion()).Stats = &Stats{
+			Success: float64(of.GetSuccess().GetCount()), SuccessNs: float64(of.GetSuccess().GetNs()),
+			Fail: float64(of.GetFail().GetCount()), QueueNs: float64(of.GetQueue().GetNs()),
+			Inferences: float64(in.GetInferenceCount()), Executions: float64(in.GetExecutionCount()),
 		}
 	}
-	return nil
+	return err
 }
 
 // acceptMetrics asks for native histograms, and takes text from servers that
