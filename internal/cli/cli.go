@@ -1,5 +1,5 @@
-// Package cli is the command line: one file per subcommand. It alone touches
-// the arguments, the environment, the standard streams and exit codes.
+// Package cli is the command line: one file per subcommand. Only it uses the
+// arguments, the environment, the standard streams and exit codes.
 package cli
 
 import (
@@ -25,8 +25,8 @@ const (
 )
 
 // Main runs the command that args name and returns the process's exit code.
-// Called as tritonserver it is the serve command with Triton's defaults, called as
-// perf_analyzer the perf command.
+// Called as tritonserver it is the serve command with Triton's defaults, called
+// as perf_analyzer the perf command.
 func Main(args []string, stdout, stderr io.Writer) int {
 	name := filepath.Base(args[0])
 	root := newRoot()
@@ -63,7 +63,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	return code
 }
 
-// alone makes a subcommand the whole command, under another name.
+// alone makes a subcommand the root command, under another name.
 func alone(cmd *cobra.Command, name string) *cobra.Command {
 	_, args, _ := strings.Cut(cmd.Use, " ")
 	cmd.Use = strings.TrimSpace(name + " " + args)
@@ -74,7 +74,7 @@ func alone(cmd *cobra.Command, name string) *cobra.Command {
 	return cmd
 }
 
-// spellOut completes the shortened flags of perf, which getopt would take.
+// spellOut completes the abbreviated flags of perf, which getopt accepts.
 func spellOut(root *cobra.Command, args []string) []string {
 	if root.Name() == "perf_analyzer" {
 		return command.CompletePrefixes(root.Flags(), args)
@@ -107,7 +107,7 @@ from the same model repositories and to the same clients as NVIDIA Triton.`,
 	root.SetFlagErrorFunc(command.FlagMisused)
 	root.AddCommand(newServe(shoalDefaults), perfcmd.New(Version), newTop(), newRuntime())
 	root.InitDefaultCompletionCmd()
-	if c, _, err := root.Find([]string{"completion"}); err == nil { // a shell that is none of these is a misuse
+	if c, _, err := root.Find([]string{"completion"}); err == nil { // an unknown shell is a misuse
 		c.Args, c.RunE = command.NoArgs, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	}
 	command.CheckArgs(root)

@@ -11,11 +11,11 @@ import (
 	"shoal/internal/demo"
 )
 
-// showDemo prints a request that the demo models answer, in a form to paste,
-// and the answer that this server gives to it.
+// showDemo prints a request to the demo models, ready to paste, and this
+// server's answer to it.
 func showDemo(w io.Writer, address string) {
 	if address == "" || strings.HasPrefix(address, "/") {
-		return // HTTP is off, or on a socket file
+		return // HTTP is off, or on a Unix socket
 	}
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {

@@ -6,20 +6,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// metricsConnections is how many connections may ask for metrics: a few
-// scrapers and `+"`shoal top`"+`.
+// metricsConnections is how many connections the metrics endpoint accepts: a
+// few scrapers and `shoal top`.
 const metricsConnections = 32
 
-// minKept is how many file descriptors are kept back, at the least, for models,
-// workers and logs.
+// minKept is the least number of file descriptors reserved for models, workers
+// and logs.
 const minKept = 64
 
-// fitDescriptors lowers the limits of connections to what the process may open,
-// so that it always has descriptors for the rest and can answer.
+// fitDescriptors lowers the limits of connections to the number of files that
+// the process may open, with a reserve for everything else.
 func (f *serveFlags) fitDescriptors(log *slog.Logger) {
 	var files unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
-		return // as before there was a limit
+		return // the system has no limit
 	}
 	var http, grpc int
 	if f.http.allow {
@@ -38,8 +38,8 @@ func (f *serveFlags) fitDescriptors(log *slog.Logger) {
 }
 
 // fitConnections returns how many connections each protocol may have when the
-// process may open so many files. A quarter is kept back. What one protocol does
-// not want the other may have.
+// process may open files files. A quarter is reserved. A protocol may use what
+// the other does not need.
 func fitConnections(files uint64, http, grpc int) (int, int) {
 	rest := int(min(files, 1<<30))
 	rest -= max(minKept, rest/4) + metricsConnections

@@ -14,21 +14,21 @@ import (
 	"shoal/internal/inflight"
 )
 
-// A life is the running of a server: the signals that end it, the fronts that
+// A life is the run of a server: the signals that end it, the protocols that
 // were started and the order in which they stop.
 type life struct {
 	log     *slog.Logger
 	timeout time.Duration
 	asked   chan struct{} // closed at the first signal
 	flush   func()        // writes the last lines of the log, for at most a moment
-	broken  chan error    // a front that ended by itself
+	broken  chan error    // a protocol that ended by itself
 	signals chan os.Signal
-	unwatch func() // ends the watch over another process; nil when there is none
+	unwatch func() // stops watching another process; nil when there is none
 	wg      sync.WaitGroup
 
-	listening sync.WaitGroup // those that send to signals
+	listening sync.WaitGroup // goroutines that send to signals
 
-	begin    sync.Once // the stop begins
+	begin    sync.Once // the stop has begun
 	deadline time.Time // when requests in flight are given up; set by begin
 
 	fronts    []front
@@ -41,11 +41,11 @@ type life struct {
 type front struct {
 	protocol string
 	close    func(context.Context) error
-	inFlight func() int // requests that were not answered; nil when they do not count
+	inFlight func() int // requests in flight; nil when they do not count
 }
 
-// startLife begins to listen to signals. Flush is called before the process is
-// ended at once.
+// startLife starts to listen for signals. It calls flush before it ends the
+// process at once.
 func startLife(log *slog.Logger, timeout time.Duration, flush func()) *life {
 	l := &life{
 		log: log, timeout: max(timeout, leastTimeout), flush: flush,
@@ -57,8 +57,8 @@ func startLife(log *slog.Logger, timeout time.Duration, flush func()) *life {
 	return l
 }
 
-// watch turns the first signal into a request to stop and the second into the
-// end of the process.
+// watch turns the first signal into a request to stop. The second one ends the
+// process.
 func (l *life) watch() {
 	asked := false
 	for s := range l.signals {
@@ -93,14 +93,14 @@ func (l *life) stopping() bool {
 	}
 }
 
-// exit ends the process now. Worker processes end with it.
+// exit ends the process now. Its workers end with it.
 func (l *life) exit() {
 	l.flush()
 	os.Exit(exitFailed)
 }
 
-// wait returns when a signal came and everything has stopped, or when a front
-// broke.
+// wait returns when a signal came and everything has stopped, or when a
+// protocol failed.
 func (l *life) wait(e *engine.Engine) error {
 	select {
 	case <-l.asked:

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An endpoint is where one protocol listens, with the flags that say so.
+// An endpoint is where one protocol listens, with the names of its flags.
 type endpoint struct {
 	protocol string
 	address  string // a host, or unix:///path
@@ -24,10 +24,10 @@ type endpoint struct {
 	portFlag string
 }
 
-// unixPrefix begins an address that is a socket file.
+// unixPrefix begins the address of a Unix socket.
 const unixPrefix = "unix://"
 
-// listen opens the endpoint. Its errors name the flag that would help.
+// listen opens the endpoint. Its errors name the flag to change.
 func (e endpoint) listen(ctx context.Context) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(e.address, unixPrefix); ok {
 		return e.listenUnix(ctx, path)
@@ -48,8 +48,8 @@ func (e endpoint) listen(ctx context.Context) (net.Listener, error) {
 	return l, nil
 }
 
-// listenUnix opens a socket file. One that a dead server left is replaced; one
-// that somebody answers on is not.
+// listenUnix opens a Unix socket. It replaces the socket of a dead server, but
+// not one that somebody answers on.
 func (e endpoint) listenUnix(ctx context.Context, path string) (net.Listener, error) {
 	if info, err := os.Stat(path); err == nil && info.Mode()&fs.ModeSocket != 0 {
 		if c, err := net.Dial("unix", path); err == nil {

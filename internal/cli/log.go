@@ -32,7 +32,7 @@ func (l *logFlags) add(g *command.Group) {
 // utcFormat is the --log-format whose times are UTC.
 const utcFormat = "ISO8601"
 
-// check finds faults in the values.
+// check checks the values.
 func (l *logFlags) check() error {
 	if l.format != "default" && l.format != utcFormat {
 		return fmt.Errorf("--log-format is %q, want default or %s", l.format, utcFormat)
@@ -62,7 +62,7 @@ func utcTimes(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// levelHandler lets each level be turned off by itself.
+// levelHandler turns each level on or off by itself.
 type levelHandler struct {
 	slog.Handler
 	flags *logFlags

@@ -23,8 +23,7 @@ func (m *memoryFlags) add(g *command.Group) {
 	g.Number(&m.ratio, "max-decompression-ratio", 100, "how many `times` larger than it was sent a compressed request may become, from 16 MiB on")
 }
 
-// defaultMemory is the budget where the system does not tell how much memory
-// there is.
+// defaultMemory is the budget if the system does not report its memory.
 const defaultMemory = 4 << 30
 
 // pool returns the memory that all protocols share.
@@ -39,17 +38,16 @@ func (m *memoryFlags) pool() *inflight.Pool {
 	return inflight.NewPool(inflight.New(limit, time.Duration(m.wait)*time.Millisecond))
 }
 
-// connections returns how many connections there may be, of so many that a flag
-// allows and that take so many bytes each: no more than take a quarter of the
-// budget.
+// connections returns how many of the allowed connections there may be if each
+// takes each bytes: together at most a quarter of the budget.
 func connections(allowed int, each int64, b *inflight.Budget) int {
 	return int(min(int64(allowed), max(leastConnections, b.Limit()/4/each)))
 }
 
-// leastConnections is how many a tiny budget allows.
+// leastConnections is allowed even with a tiny budget.
 const leastConnections = 16
 
-// memoryLimitVariable is Go's own. Whoever sets it wants that limit.
+// memoryLimitVariable is Go's own. If the user sets it, we do not.
 const memoryLimitVariable = "GOMEMLIMIT"
 
 // watchMemory keeps the process's memory near the budget until the returned

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// fileBackends are the backends of files that --model takes by themselves.
+// fileBackends are the backends of the files that --model accepts.
 var fileBackends = map[string]string{".py": "python", ".onnx": "onnxruntime"}
 
-// writeModels makes a repository of single models in a new folder under the
-// system's temporary one and returns its path. The caller removes it. Nothing is
-// copied: version folders are links, so that a model finds the files beside it.
+// writeModels makes a repository of single models in a new temporary folder and
+// returns its path. The caller removes it. Nothing is copied: version folders
+// are links, so that a model finds the files beside it.
 func writeModels(models []string) (dir string, err error) {
 	dir, err = os.MkdirTemp("", "shoal-models-")
 	if err != nil {
@@ -20,7 +20,7 @@ func writeModels(models []string) (dir string, err error) {
 	}
 	for _, m := range models {
 		if err := writeModel(dir, m); err != nil {
-			_ = os.RemoveAll(dir) // why it was not made says more
+			_ = os.RemoveAll(dir) // the cause is more important
 			return "", err
 		}
 	}

@@ -14,11 +14,11 @@ import (
 	"shoal/internal/logsink"
 )
 
-// flushTime is how long the end of the process waits for the last lines of the log
-// to be written.
+// flushTime is how long the process waits at its end for the last lines of the
+// log.
 const flushTime = 250 * time.Millisecond
 
-// An output is where a running server writes. Whatever becomes of the streams
+// An output is where a running server writes. Whatever happens to the streams
 // behind it, no write blocks, fails or ends the process.
 type output struct {
 	log            *slog.Logger
@@ -35,7 +35,7 @@ func startOutput(l *logFlags, stdout, stderr io.Writer) (*output, error) {
 			return nil, fmt.Errorf("open the log given by --log-file: %w", err)
 		}
 	}
-	// Without this, a write to a standard stream whose reader has gone would end
+	// Without this, a write to a standard stream whose reader is gone would end
 	// the process. The signal is not ignored, since workers would inherit that.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	opt := logsink.Options{Notice: logsink.SlogNotice(func(b *bytes.Buffer) slog.Handler { return l.handler(b) })}
@@ -74,14 +74,14 @@ func (o *output) each(f func(*logsink.Sink)) {
 	wg.Wait()
 }
 
-// flush writes what is there, for at most flushTime.
+// flush writes pending lines, for at most flushTime.
 func (o *output) flush() { o.each(func(s *logsink.Sink) { s.Flush(flushTime) }) }
 
-// close writes what is there, for at most flushTime, and takes no more.
+// close writes pending lines, for at most flushTime, and accepts no more.
 func (o *output) close() { o.each(func(s *logsink.Sink) { s.Close(flushTime) }) }
 
-// sayLast writes what a command ends with. A stream that nobody reads does not keep
-// the process.
+// sayLast writes a command's last words. A stream that nobody reads does not
+// block the process.
 func sayLast(w io.Writer, text string) {
 	s := logsink.Start(w, logsink.Options{})
 	_, _ = io.WriteString(s, text) // never fails

@@ -10,8 +10,8 @@ import (
 // `go tool pprof` and for `make profile`.
 const profileVariable = "SHOAL_CPU_PROFILE"
 
-// profile begins a CPU profile if the environment asks for one, and returns what
-// ends it.
+// profile starts a CPU profile if the environment asks for one, and returns a
+// function that ends it.
 func profile() (end func(), err error) {
 	path := os.Getenv(profileVariable)
 	if path == "" {

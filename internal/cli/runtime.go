@@ -60,7 +60,7 @@ unpacks the library into Shoal's data folder. Doing it again changes nothing.`,
 	return cmd
 }
 
-// report says where the library is.
+// report prints where the library is.
 func report(cmd *cobra.Command, asJSON bool, done library.Installed) error {
 	if asJSON {
 		return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"path": done.Path, "version": done.Version, "already": done.Already})

@@ -11,7 +11,7 @@ import (
 	"shoal/internal/arrivals"
 )
 
-// recordArrivals writes what arrives to the file that was asked for. The returned
+// recordArrivals writes arrivals to the file of --record-arrivals. The returned
 // function ends that.
 func (f *serveFlags) recordArrivals(log *slog.Logger) (end func(), err error) {
 	if f.record == "" {
@@ -32,15 +32,15 @@ func (f *serveFlags) recordArrivals(log *slog.Logger) (end func(), err error) {
 	}, nil
 }
 
-// withArrivals serves a trace of what arrives, for as long as the client listens
-// or until closing is closed, beside another handler.
+// withArrivals adds a stream of arrivals to a handler. The stream ends when the
+// client stops reading or closing is closed.
 func withArrivals(tap *arrivals.Tap, other http.Handler, closing <-chan struct{}) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", other)
 	mux.HandleFunc("GET "+arrivals.Path, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/jsonl")
 		c := http.NewResponseController(w)
-		patience := func(d time.Duration) { _ = c.SetWriteDeadline(time.Now().Add(d)) } // what a connection cannot do shows when it is written to
+		patience := func(d time.Duration) { _ = c.SetWriteDeadline(time.Now().Add(d)) } // an unsupported deadline shows when writing
 		patience(listenerPatience)
 		rec, err := tap.Record(w, func() {
 			_ = c.Flush()
@@ -61,5 +61,5 @@ func withArrivals(tap *arrivals.Tap, other http.Handler, closing <-chan struct{}
 	return mux
 }
 
-// listenerPatience is how long one that listens may take nothing.
+// listenerPatience is how long a reader of arrivals may not read.
 const listenerPatience = 30 * time.Second

@@ -5,13 +5,13 @@ import (
 	"math"
 )
 
-// A numberRange is what a flag with a number takes.
+// A numberRange is the range of values that a flag accepts.
 type numberRange struct {
 	flag               string
 	value, least, most int64
 }
 
-// ranges returns those of the serve command, with the values that were given.
+// ranges returns the ranges of the serve command, with the given values.
 func (f *serveFlags) ranges() []numberRange {
 	const port, whole = math.MaxUint16, math.MaxInt32
 	h, g := &f.http, &f.grpc

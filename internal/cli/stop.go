@@ -13,18 +13,18 @@ import (
 
 const (
 	// leastTimeout is what an exit timeout of 0 means: a server without
-	// requests must be able to end well.
+	// requests must be able to end cleanly.
 	leastTimeout = 250 * time.Millisecond
 	// answerTime is how long, after the exit timeout, the protocols may take to
 	// tell clients that their requests were given up.
 	answerTime = 250 * time.Millisecond
-	// lastResort is when, after the exit timeout, the process ends whatever
-	// hangs.
+	// lastResort is when, after the exit timeout, the process ends even if
+	// something hangs.
 	lastResort = 750 * time.Millisecond
 )
 
-// beginStop starts the clock of the exit timeout, once. However the stop goes, the
-// process ends a little after it.
+// beginStop starts the clock of the exit timeout, once. However the stop goes,
+// the process ends shortly after it.
 func (l *life) beginStop() {
 	l.begin.Do(func() {
 		l.deadline = time.Now().Add(l.timeout)
@@ -36,8 +36,8 @@ func (l *life) beginStop() {
 }
 
 // stop ends the server from the top down: not ready, no more connections,
-// requests in flight finished, models freed. What has not ended at the deadline is
-// given up: workers are killed, their clients told, and what was lost is logged.
+// requests in flight finished, models freed. At the deadline it gives up: it
+// kills workers, tells their clients, and logs what was lost.
 func (l *life) stop(e *engine.Engine) error {
 	l.beginStop()
 	begin := time.Now()
@@ -65,12 +65,12 @@ func (l *life) stop(e *engine.Engine) error {
 	return errExitTimeout
 }
 
-// closeFronts closes all protocols side by side.
+// closeFronts closes all protocols concurrently.
 func (l *life) closeFronts(ctx context.Context) {
 	var wg sync.WaitGroup
 	for _, f := range l.fronts {
 		wg.Go(func() {
-			if err := f.close(ctx); err != nil && ctx.Err() == nil { // else stop says what was cut off
+			if err := f.close(ctx); err != nil && ctx.Err() == nil { // otherwise stop logs what was cut off
 				l.log.Warn("closing a protocol", "protocol", f.protocol, "err", err)
 			}
 		})

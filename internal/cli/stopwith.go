@@ -5,9 +5,9 @@ import (
 	"syscall"
 )
 
-// stopWith makes the end of another process a reason to stop, like a signal.
-// Zero is no process. One that is gone already stops the server at once: it may
-// have died while this one started.
+// stopWith makes the server stop when another process ends, as on a signal.
+// Zero is no process. If the process is already gone the server stops at once:
+// it may have died while this one started.
 func (l *life) stopWith(pid int) error {
 	if pid == 0 {
 		return nil

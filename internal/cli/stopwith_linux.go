@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watchProcess returns a function that waits until the process ends and reports
+// watchProcess returns a function that waits until the process ends and returns
 // true, or false when stop was called before that.
 func watchProcess(pid int) (wait func() bool, stop func(), err error) {
 	fd, err := unix.PidfdOpen(pid, 0)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// watchProcess returns a function that waits until the process ends and reports
+// watchProcess returns a function that waits until the process ends and returns
 // true, or false when stop was called before that.
 func watchProcess(pid int) (wait func() bool, stop func(), err error) {
 	stopped := make(chan struct{})

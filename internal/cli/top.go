@@ -87,7 +87,7 @@ func (f *topFlags) targets(args []string) ([]top.Target, error) {
 	return list, errors.Join(errs...)
 }
 
-// minInterval keeps a slip of the finger from being a load test.
+// minInterval keeps a typing error from becoming a load test.
 const minInterval = 50 * time.Millisecond
 
 func (f *topFlags) check(stdout io.Writer) error {
@@ -120,7 +120,7 @@ func (f *topFlags) run(cmd *cobra.Command, targets []top.Target) error {
 	return f.print(cmd, &r)
 }
 
-// print writes one report, and what is missing from it to standard error.
+// print writes one report, and its gaps to standard error.
 func (f *topFlags) print(cmd *cobra.Command, r *top.Report) error {
 	faults := r.Faults()
 	write := r.WriteTable

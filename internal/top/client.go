@@ -14,8 +14,8 @@ import (
 	"shoal/internal/client"
 )
 
-// maxBody bounds what a server's answer may take: a thousand models have about
-// ten million bytes of metrics.
+// maxBody bounds an answer: a thousand models have about ten million bytes of
+// metrics.
 const maxBody = 64 << 20
 
 // A Client reads samples of one server. It is for one goroutine.
@@ -30,7 +30,7 @@ func NewClient(t Target, timeout time.Duration) *Client {
 }
 
 // Sample reads the server's state. It fails when the statistics cannot be read;
-// missing metrics are noted in the sample.
+// NoMetrics of the sample says why metrics are missing.
 func (c *Client) Sample(ctx context.Context) (*Sample, error) {
 	s := &Sample{At: time.Now()}
 	stats, _, err := c.do(ctx, http.MethodGet, c.target.URL+"/v2/models/stats", "")
@@ -40,8 +40,8 @@ func (c *Client) Sample(ctx context.Context) (*Sample, error) {
 	if err := s.readStats(stats); err != nil {
 		return nil, fmt.Errorf("%s does not answer as an inference server does: %w", c.target.URL, err)
 	}
-	// The index is not there while the server restricts it; the models that
-	// have statistics are still worth showing.
+	// A server may restrict its index; the models with statistics are still
+	// worth showing.
 	if index, _, err := c.do(ctx, http.MethodPost, c.target.URL+"/v2/repository/index", "{}"); err == nil {
 		if err := s.readIndex(index); err != nil {
 			return nil, fmt.Errorf("the repository index of %s: %w", c.target.URL, err)
@@ -92,8 +92,8 @@ func (c *Client) do(ctx context.Context, method, url, send string) ([]byte, http
 	return body, resp.Header, nil
 }
 
-// cause returns what is behind an error of the HTTP client, without the method
-// and URL that it puts in front.
+// cause returns the cause of an error of the HTTP client, without the method
+// and URL.
 func cause(err error) error {
 	type timeouter interface{ Timeout() bool }
 	var t timeouter

@@ -48,7 +48,7 @@ func columns(servers int) []column {
 // failures are requests that failed or were refused.
 func (r *Row) failures() *float64 { return plus(r.Failures, r.Refused) }
 
-// unknown stands for a figure that the server did not tell.
+// unknown stands for a figure that the server did not report.
 const unknown = "-"
 
 func rate(v *float64) string {
@@ -88,7 +88,7 @@ func duration(v *float64) string {
 	return d.Round(round).String()
 }
 
-// maxSeconds keeps what a server says within what a duration can hold.
+// maxSeconds bounds a server's values to what a duration can hold.
 const maxSeconds = 1e9
 
 func busy(r *Row) string {
@@ -98,8 +98,8 @@ func busy(r *Row) string {
 	return fmt.Sprintf("%.0f/%.0f", *r.Busy, *r.Instances)
 }
 
-// order sorts rows by a column: figures the largest first, text alphabetically,
-// either way what is not known last. Equal rows keep their order.
+// order sorts rows by a column: figures with the largest first, text
+// alphabetically, unknown values last. Equal rows keep their order.
 func order(rows []Row, c *column, reverse bool) {
 	sign := 1
 	if reverse {
@@ -122,7 +122,7 @@ func order(rows []Row, c *column, reverse bool) {
 	})
 }
 
-// printable returns text from a server without what could steer a terminal.
+// printable returns text from a server without terminal control characters.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

@@ -39,11 +39,11 @@ func (s *Sample) readStats(body []byte) error {
 	return err
 }
 
-// acceptMetrics asks for native histograms, and takes text from servers that
+// acceptMetrics asks for native histograms, and accepts text from servers that
 // have none.
 const acceptMetrics = `application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited,text/plain;version=0.0.4;q=0.5,*/*;q=0.1`
 
-// readMetrics adds metrics to the sample, in the format that header tells.
+// readMetrics adds metrics to the sample, in the format of the header.
 func (s *Sample) readMetrics(header http.Header, body []byte) error {
 	if expfmt.ResponseFormat(header).FormatType() == expfmt.TypeProtoDelim {
 		return s.readProtobuf(body)
@@ -59,8 +59,8 @@ func (s *Sample) readMetrics(header http.Header, body []byte) error {
 	return nil
 }
 
-// readProtobuf reads length-delimited messages. The library's decoder for them
-// trusts the lengths, and would take as much memory as a broken one says.
+// readProtobuf reads length-delimited messages. The library's decoder trusts
+// the lengths, and would allocate as much memory as a broken one says.
 func (s *Sample) readProtobuf(body []byte) error {
 	from := bytes.NewReader(body)
 	bounded := protodelim.UnmarshalOptions{MaxSize: int64(len(body))}
@@ -75,7 +75,7 @@ func (s *Sample) readProtobuf(body []byte) error {
 	}
 }
 
-// take adds one family, if it is of use here.
+// take adds one family if it is used here.
 func (s *Sample) take(f *dto.MetricFamily) {
 	if f.GetName() == "nv_cpu_utilization" && len(f.GetMetric()) > 0 {
 		s.CPU = finite(f.GetMetric()[0].GetGauge().GetValue())
@@ -119,7 +119,7 @@ func (s *Sample) take(f *dto.MetricFamily) {
 	}
 }
 
-// finite returns a value that can be shown, nil for one that is no number.
+// finite returns a value that can be shown, nil for NaN and infinities.
 func finite(v float64) *float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return nil

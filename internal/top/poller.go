@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A Poller reads servers again and again and tells what happened in between.
-// It is for one goroutine.
+// A Poller reads servers repeatedly and reports what happened in between. It is
+// for one goroutine.
 type Poller struct {
 	targets []Target
 	clients []*Client
@@ -23,7 +23,7 @@ func NewPoller(targets []Target, timeout time.Duration) *Poller {
 	return p
 }
 
-// Poll reads every server, side by side. A server that cannot be read has its
+// Poll reads all servers concurrently. A server that cannot be read has its
 // error in the report.
 func (p *Poller) Poll(ctx context.Context) Report {
 	samples, errs := make([]*Sample, len(p.targets)), make([]error, len(p.targets))
@@ -64,7 +64,7 @@ func (p *Poller) Poll(ctx context.Context) Report {
 	return r
 }
 
-// Once returns what happened in one interval from now on.
+// Once reports what happens in one interval from now on.
 func Once(ctx context.Context, p *Poller, interval time.Duration) (Report, error) {
 	r := p.Poll(ctx)
 	if r.Failed() {

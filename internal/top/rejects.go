@@ -10,16 +10,16 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// A Rejects is what was turned away, by reason.
+// A Rejects counts rejected requests or closed connections by reason.
 type Rejects map[string]float64
 
-// takeRejects adds a series of rejected requests to the model that they were
-// for, or to the server when they were for none.
+// takeRejects adds a series of rejected requests to their model, or to the
+// server when they name no existing model.
 func (s *Sample) takeRejects(m *dto.Metric) {
 	to := &s.Rejected
 	if name := labelOf(m, "model"); name != "" {
 		i := slices.IndexFunc(s.Models, func(o Model) bool { return o.Name == name && o.Version == labelOf(m, "version") })
-		if i < 0 { // it asked for a version that is not there
+		if i < 0 { // the requested version does not exist
 			i = slices.IndexFunc(s.Models, func(o Model) bool { return o.Name == name })
 		}
 		if i >= 0 {
@@ -40,7 +40,7 @@ func (r *Rejects) add(m *dto.Metric) {
 	(*r)[labelOf(m, "reason")] += *n
 }
 
-// sum returns how many there are, nil when that is not known.
+// sum returns their number, nil when it is unknown.
 func (r Rejects) sum() *float64 {
 	if r == nil {
 		return nil
@@ -52,8 +52,8 @@ func (r Rejects) sum() *float64 {
 	return &n
 }
 
-// since returns how many came in a second, only reasons that did. It is nil when
-// r is.
+// since returns the rate per second since old, without reasons whose rate is
+// zero. It is nil when r is.
 func (r Rejects) since(old Rejects, seconds float64) Rejects {
 	if r == nil {
 		return nil
@@ -94,7 +94,7 @@ func (r Rejects) text() string {
 	return strings.Join(parts, "  ")
 }
 
-// rejectLines say what was turned away, and why; there is none when nothing was.
+// rejectLines list the rejections and their reasons; empty when there are none.
 func (r *Report) rejectLines() []string {
 	var lines []string
 	if len(r.Total.RejectedByReason) > 0 {

@@ -6,7 +6,7 @@ import (
 )
 
 // A Report is what happened on some servers between two readings. A nil pointer
-// is what cannot be told.
+// means unknown.
 type Report struct {
 	Time    time.Time `json:"time"`
 	Servers []Server  `json:"servers"`
@@ -14,13 +14,13 @@ type Report struct {
 	Total   Row       `json:"total"`
 }
 
-// A Server is how a server as a whole is.
+// A Server is the state of a server as a whole.
 type Server struct {
 	URL      string   `json:"url"`
-	Error    string   `json:"error,omitempty"`      // why there is nothing of it
+	Error    string   `json:"error,omitempty"`      // why nothing could be read
 	NoDetail string   `json:"no_metrics,omitempty"` // why some is missing
 	CPU      *float64 `json:"cpu_utilization"`
-	Interval float64  `json:"interval_seconds"` // that rates and quantiles are of
+	Interval float64  `json:"interval_seconds"` // of rates and quantiles
 
 	// Requests for no model that exists, and connections that a limit closed.
 	Rejected    Rejects  `json:"rejected_per_second_by_reason,omitempty"`
@@ -29,7 +29,7 @@ type Server struct {
 	AllClosed   *float64 `json:"connections_closed_total"`
 }
 
-// A Row is how a version of a model is.
+// A Row is the state of a version of a model.
 type Row struct {
 	Server  string `json:"server,omitempty"`
 	Model   string `json:"model,omitempty"`
@@ -64,7 +64,8 @@ type Row struct {
 	interval delta
 }
 
-// A delta is what rows are made of, and what totals add up.
+// A delta is the difference between two samples, from which rows are made and
+// totals added up.
 type delta struct {
 	seconds                     float64
 	stats                       Stats
@@ -145,8 +146,8 @@ func (r *Row) work() {
 	}
 }
 
-// since returns what came after old; all of it when old is nil or the counters
-// began anew.
+// since returns the increase since old; everything when old is nil or the
+// counters were reset.
 func (s *Stats) since(old *Stats) Stats {
 	if old == nil || s.Success < old.Success || s.Fail < old.Fail || s.Executions < old.Executions {
 		return *s
@@ -157,7 +158,7 @@ func (s *Stats) since(old *Stats) Stats {
 	}
 }
 
-// rise returns by how much a counter rose.
+// rise returns how much a counter rose.
 func rise(old *float64, now float64) float64 {
 	if old == nil || now < *old {
 		return now
@@ -196,8 +197,8 @@ func total(rows []Row) Row {
 	return sum
 }
 
-// add counts o in. The intervals of servers differ by how fast they answer, so
-// what happened is scaled to the first one's.
+// add adds o. The intervals of servers differ by how fast they answer, so the
+// counts are scaled to the first server's interval.
 func (d *delta) add(o *delta) {
 	if o.seconds == 0 {
 		return

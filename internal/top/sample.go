@@ -2,21 +2,21 @@ package top
 
 import "time"
 
-// A Sample is what a server told of itself at one time.
+// A Sample is the state of a server at one time.
 type Sample struct {
 	At     time.Time
 	Models []Model // by name and version
 	CPU    *float64
-	// Rejected are requests for no model that exists, Closed connections that
-	// a limit closed.
+	// Rejected counts requests for models that do not exist, Closed connections
+	// that a limit closed.
 	Rejected, Closed Rejects
-	// NoMetrics is why the metrics could not be read, nil if they were. What
-	// only they know is missing then.
+	// NoMetrics is why the metrics could not be read, nil if they were. Figures
+	// that only the metrics have are then missing.
 	NoMetrics error
 }
 
-// A Model is a version of a model in a Sample. Its counters are since it was
-// loaded; a nil pointer is what the server did not tell.
+// A Model is a version of a model in a Sample. Its counters start when it was
+// loaded; a nil pointer means that the server did not report it.
 type Model struct {
 	Name, Version, State, Reason string
 

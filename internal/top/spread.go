@@ -8,15 +8,14 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// A Spread is a histogram as it came over the wire: buckets that have values,
-// by rising bounds.
+// A Spread is a histogram from the wire: non-empty buckets by rising bounds.
 type Spread struct{ buckets []bucket }
 
 // A bucket counts the values in (lower, upper].
 type bucket struct{ lower, upper, count float64 }
 
-// newSpread reads a histogram: its native buckets if it has some, being
-// narrower, else the classic ones.
+// newSpread reads a histogram: its native buckets if it has some, since they
+// are narrower, else the classic ones.
 func newSpread(h *dto.Histogram) *Spread {
 	if h.Schema != nil && (len(h.GetPositiveSpan()) > 0 || h.GetZeroCount() > 0) {
 		return nativeSpread(h)
@@ -25,7 +24,7 @@ func newSpread(h *dto.Histogram) *Spread {
 	lower, below := 0.0, 0.0
 	for _, b := range h.GetBucket() {
 		if math.IsInf(b.GetUpperBound(), 1) {
-			continue // it is the count
+			continue // this bucket is the count
 		}
 		n := float64(b.GetCumulativeCount())
 		s.add(lower, b.GetUpperBound(), n-below)
@@ -67,8 +66,8 @@ func (s *Spread) count() float64 {
 	return n
 }
 
-// since returns what came after old; all of it when old is nil or has more,
-// because the counters began anew.
+// since returns the increase since old; everything when old is nil or has more,
+// because the counters were reset.
 func (s *Spread) since(old *Spread) *Spread {
 	if old == nil || old.count() > s.count() {
 		return s
@@ -91,8 +90,8 @@ func (s *Spread) plus(o *Spread) *Spread {
 	return sum
 }
 
-// quantile returns the value below which the share q of the values lies, to
-// within a bucket's width; nil when there are no values.
+// quantile returns the q-quantile, to within a bucket's width; nil when there
+// are no values.
 func (s *Spread) quantile(q float64) *float64 {
 	total := s.count()
 	if total == 0 {

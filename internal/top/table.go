@@ -9,16 +9,16 @@ import (
 	"charm.land/lipgloss/v2"
 )
 
-// A line is one of a table's, with its cells padded to equal width.
-type line struct {
+// A tableLine is a line of a table, with its cells padded to equal width.
+type tableLine struct {
 	cells []string
 	row   *Row // nil for the titles
 	total bool
 }
 
 // table lays the rows out, the titles first and the total last.
-func table(cols []column, rows []Row, sum *Row) []line {
-	lines := []line{{}}
+func table(cols []column, rows []Row, sum *Row) []tableLine {
+	lines := []tableLine{{}}
 	for _, c := range cols {
 		lines[0].cells = append(lines[0].cells, c.title)
 	}
@@ -45,8 +45,8 @@ func table(cols []column, rows []Row, sum *Row) []line {
 	return lines
 }
 
-func cells(cols []column, r *Row) line {
-	l := line{row: r}
+func cells(cols []column, r *Row) tableLine {
+	l := tableLine{row: r}
 	for _, c := range cols {
 		l.cells = append(l.cells, printable(c.text(r)))
 	}
@@ -55,7 +55,7 @@ func cells(cols []column, r *Row) line {
 
 const gap = "  " // between columns
 
-// WriteTable writes the report for people and scripts that cut columns.
+// WriteTable writes the report for people, and for scripts that cut columns.
 func (r *Report) WriteTable(w io.Writer) error {
 	var b strings.Builder
 	for _, l := range table(columns(len(r.Servers)), r.Models, &r.Total) {
@@ -79,7 +79,7 @@ func (r *Report) WriteJSON(w io.Writer) error {
 	return enc.Encode(r)
 }
 
-// Faults returns what could not be read, a sentence each.
+// Faults lists what could not be read, a sentence each.
 func (r *Report) Faults() []string {
 	var list []string
 	for _, s := range r.Servers {

@@ -1,7 +1,7 @@
-// Package top shows how a running server is doing: it reads the statistics,
-// the repository index and the metrics over HTTP, works out what happened between
-// two readings and shows it as a live view, a table or JSON. It knows the wire
-// only, so it works on a Triton server too, with fewer columns filled.
+// Package top shows how a running server is doing: it reads the statistics, the
+// repository index and the metrics over HTTP, computes what happened between
+// two readings and shows it as a live view, a table or JSON. It uses only the
+// protocol, so it works with a Triton server too, with fewer columns filled.
 package top
 
 import (
@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// A Target says where a server is.
+// A Target is the address of a server.
 type Target struct {
 	URL     string // of its HTTP endpoint, such as http://localhost:8000
 	Metrics string // of its metrics, such as http://localhost:8002/metrics
@@ -58,8 +58,8 @@ func parseURL(address string) (*url.URL, error) {
 	return u, nil
 }
 
-// besides returns where a server with that HTTP address has its metrics, unless
-// it was told otherwise.
+// besides returns the default address of a server's metrics, next to its HTTP
+// address.
 func besides(u *url.URL) (string, error) {
 	port := 80
 	if u.Scheme == "https" {

@@ -12,8 +12,8 @@ import (
 	"charm.land/lipgloss/v2"
 )
 
-// Run shows the servers on a terminal, read anew at each interval, until the
-// user quits or ctx ends.
+// Run shows the servers on a terminal, updated at each interval, until the user
+// quits or ctx ends.
 func Run(ctx context.Context, p *Poller, interval time.Duration, in io.Reader, out io.Writer) error {
 	v := &view{
 		poll:    func() tea.Msg { return reportMsg(p.Poll(ctx)) },
@@ -26,14 +26,14 @@ func Run(ctx context.Context, p *Poller, interval time.Duration, in io.Reader, o
 	return err
 }
 
-// A view is what the terminal shows. Bubble Tea calls it from one goroutine.
+// A view is the state of the display. Bubble Tea calls it from one goroutine.
 type view struct {
 	poll     tea.Cmd
 	servers  int
 	interval time.Duration
 
 	report        Report
-	read          bool // report is there
+	read          bool // there is a report
 	paused        bool
 	help          bool
 	sorted        int // the column
@@ -101,7 +101,7 @@ func (v *view) key(name string) tea.Cmd {
 
 func (v *view) columns() []column { return columns(v.servers) }
 
-// sort puts the rows in order and keeps the scrolling within them.
+// sort sorts the rows and keeps the scroll position within them.
 func (v *view) sort() {
 	cols := v.columns()
 	order(v.report.Models, &cols[v.sorted], v.reverse)
@@ -116,7 +116,7 @@ func (v *view) room() int {
 	return max(1, v.height-framing-len(v.faults())-len(v.report.rejectLines()))
 }
 
-// faults returns what could not be read, in lines that fit.
+// faults lists what could not be read, in lines that fit.
 func (v *view) faults() []string {
 	var lines []string
 	for _, f := range v.report.Faults() {
@@ -190,7 +190,7 @@ func (v *view) title() string {
 	return strings.Join(parts, "  ")
 }
 
-// rows returns the table, as much of it as fits.
+// rows returns the part of the table that fits.
 func (v *view) rows() []string {
 	cols, sorted := v.fitting()
 	all := table(cols, v.report.Models, &v.report.Total)
@@ -210,12 +210,10 @@ func (v *view) rows() []string {
 	return out
 }
 
-// spare are the columns that a narrow terminal does not show, the first to go
-// first.
+// spare are the columns that a narrow terminal leaves out, in this order.
 var spare = []string{"ROWS/S", "P50", "BATCH", "VER", "MEAN"}
 
-// fitting returns the columns that fit the terminal, and which of them is
-// sorted by.
+// fitting returns the columns that fit the terminal, and which of them sorts.
 func (v *view) fitting() (cols []column, sorted int) {
 	cols, sorted = slices.Clone(v.columns()), v.sorted
 	for _, title := range spare {
@@ -235,7 +233,7 @@ func (v *view) fitting() (cols []column, sorted int) {
 	return cols, sorted
 }
 
-func (v *view) head(l line, sorted int) string {
+func (v *view) head(l tableLine, sorted int) string {
 	var b strings.Builder
 	for i, cell := range l.cells {
 		style := titles
@@ -252,7 +250,7 @@ func (v *view) head(l line, sorted int) string {
 
 // line colours a row: red when it fails requests, yellow when it rejects some,
 // is not ready, or every instance is busy and requests wait.
-func (v *view) line(l line) string {
+func (v *view) line(l tableLine) string {
 	text := strings.Join(l.cells, gap)
 	r := l.row
 	if r.Reason != "" {
@@ -271,7 +269,7 @@ func (r *Row) saturated() bool {
 	return r.Queue != nil && *r.Queue > 0 && r.Busy != nil && r.Instances != nil && *r.Busy >= *r.Instances
 }
 
-// helpText says what the columns mean.
+// helpText explains the columns.
 var helpText = []string{
 	"REQ/S   requests answered well, a second   ROWS/S  rows in them",
 	"MEAN    from acceptance to answer; P50 and P99: half and 99 % took less",

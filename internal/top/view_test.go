@@ -177,7 +177,7 @@ func TestViewMarksWhatNeedsALook(t *testing.T) {
 		{"not ready", Row{State: "LOADING"}, "\x1b[33m"},
 		{"saturated", full, "\x1b[33m"},
 	} {
-		got := v.line(line{cells: []string{"x"}, row: &c.row})
+		got := v.line(tableLine{cells: []string{"x"}, row: &c.row})
 		if !strings.HasPrefix(got, c.want) || c.want == "" && got != "x" {
 			t.Errorf("%s: got %q, want it to begin %q", c.name, got, c.want)
 		}

@@ -12,13 +12,13 @@ import (
 	"shoal/internal/status"
 )
 
-// An Exit says how a child ended. It is an error, whose text is for the log.
+// An Exit is how a child ended. It is an error, whose text is for the log.
 type Exit struct {
 	Model, Name string
 	Code        int            // the exit code, when Signal is zero
 	Signal      syscall.Signal // what killed it, or zero
-	OutOfMemory bool           // the kernel killed it for want of memory, as far as can be told
-	Why         error          // why the server itself ended it, or nil
+	OutOfMemory bool           // the kernel killed it because memory ran out, as far as we can tell
+	Why         error          // why the server ended it, or nil
 	Stderr      []string       // the last lines of its standard error
 }
 
@@ -30,14 +30,14 @@ func describe(s *os.ProcessState) *Exit {
 	return e
 }
 
-// asTold reports whether the child ended as one does that we ended. Otherwise it
-// was faster than we were, and has a reason of its own.
+// asTold reports whether the child ended the way we ended it. Otherwise it
+// ended by itself, shortly before.
 func (e *Exit) asTold() bool {
 	return e.Signal == syscall.SIGKILL || e.Signal == syscall.SIGTERM || (e.Signal == 0 && e.Code == 0)
 }
 
-// Reason says in a few words how the child ended, such as "killed by signal 9
-// (SIGKILL)" or "ended with exit code 3".
+// Reason describes in a few words how the child ended, such as "killed by
+// signal 9 (SIGKILL)" or "ended with exit code 3".
 func (e *Exit) Reason() string {
 	switch {
 	case e.Why != nil:
@@ -50,7 +50,7 @@ func (e *Exit) Reason() string {
 	return fmt.Sprintf("ended with exit code %d", e.Code)
 }
 
-// LastLine returns the last line of standard error that says something, or "".
+// LastLine returns the last non-empty line of standard error, or "".
 func (e *Exit) LastLine() string {
 	for i := len(e.Stderr) - 1; i >= 0; i-- {
 		if line := strings.TrimSpace(e.Stderr[i]); line != "" {
@@ -70,15 +70,15 @@ func (e *Exit) Error() string {
 	return s
 }
 
-// Lost returns the error for the clients whose batch the worker was running when
-// it ended: they are told the reason and the last line of standard error. It does
-// not wrap e, which the supervisor logs once and not for each of them.
+// Lost returns the error for the clients whose batch the worker was running
+// when it ended: the reason and the last line of standard error. It does not
+// wrap e, so that e is logged once and not for each client.
 func (e *Exit) Lost() error {
 	return status.Errorf(status.Internal, "model %q: worker %s ended while it ran this batch: %s", e.Model, e.Name, e.brief())
 }
 
-// brief returns, in one line, what a client may see of why a worker is not there:
-// how it ended, or what its start said first.
+// brief returns in one line, for clients, why a worker is not there: how it
+// ended, or the first line of its failed start.
 func brief(err error) string {
 	var public *status.Error
 	var exit *Exit

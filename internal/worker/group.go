@@ -2,24 +2,24 @@ package worker
 
 import "sync"
 
-// A Group tells which workers of one model can be given work. A worker that is
-// up can; one that will be back soon cannot, and others take its work meanwhile.
-// A broken one would answer at once, with an error, and so draw all requests:
-// it counts only when every worker of the model is broken, so that then
-// requests fail at once instead of waiting for ever.
+// A Group tracks which workers of one model can be given work. A worker that is
+// up can. One that will be back soon cannot; others take its work meanwhile. A
+// broken one would fail requests at once and so attract all of them: it counts
+// only when every worker of the model is broken, so that requests fail at once
+// instead of waiting for ever.
 type Group struct {
 	mu      sync.Mutex // protects the fields below
 	members []*Member
 }
 
-// A Member is a worker's place in its group.
+// A Member is a worker in its group.
 type Member struct {
 	group *Group
 
 	// Under the group's mutex.
 	state    Availability
 	why      error // why it is broken
-	offered  bool  // what the watchers were told last
+	offered  bool  // what the watchers were last told
 	watchers []func(available bool)
 }
 
@@ -48,8 +48,8 @@ func (m *Member) Leave() {
 	g.tellLocked()
 }
 
-// Set says how the worker is, and why if it is broken; it is what Config.Changed
-// wants.
+// Set sets the worker's availability, and why it is broken; it can be used as
+// Config.Changed.
 func (m *Member) Set(a Availability, why error) {
 	m.group.mu.Lock()
 	defer m.group.mu.Unlock()
@@ -57,9 +57,9 @@ func (m *Member) Set(a Availability, why error) {
 	m.group.tellLocked()
 }
 
-// Watch has changed called whenever the worker can no longer be given work, or
-// can again, beginning with now if it cannot. There may be several watchers; none
-// may block or call the group.
+// Watch calls changed whenever the worker can no longer be given work, or can
+// again; at once if it cannot now. There may be several watchers; none may
+// block or call the group.
 func (m *Member) Watch(changed func(available bool)) {
 	m.group.mu.Lock()
 	defer m.group.mu.Unlock()
@@ -70,7 +70,7 @@ func (m *Member) Watch(changed func(available bool)) {
 }
 
 // Trouble returns nil while a worker of the group can serve, or will soon, and
-// else what is the matter with one of them.
+// otherwise the error of one of them.
 func (g *Group) Trouble() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -89,7 +89,7 @@ func (g *Group) brokenLocked() bool {
 	return len(g.members) > 0
 }
 
-// tellLocked tells each member's watcher what has changed for it.
+// tellLocked calls the watchers of members whose state has changed.
 func (g *Group) tellLocked() {
 	broken := g.brokenLocked()
 	for _, m := range g.members {

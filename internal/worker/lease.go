@@ -8,9 +8,9 @@ import (
 	"shoal/internal/status"
 )
 
-// Acquire returns the worker for one batch, which must be given back with
-// Release or Lost. It waits while somebody else has the worker or it is being
-// started again, and fails when it keeps dying or could not be started.
+// Acquire returns the worker for one batch; give it back with Release or Lost.
+// It waits while somebody else has the worker or it is being restarted, and
+// fails when it keeps dying or could not be started.
 func (s *Supervisor[W]) Acquire() (W, error) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -25,10 +25,10 @@ func (s *Supervisor[W]) Acquire() (W, error) {
 	return s.current, nil
 }
 
-// Await returns the worker without taking it, so that a batch can be laid into its
-// memory while another still runs. It waits and fails as Acquire does, but not
-// because somebody else has the worker. Acquire may then give another one, if
-// this has died meanwhile.
+// Await returns the worker without acquiring it, so that a batch can be copied
+// into its memory while another still runs. It waits and fails as Acquire does,
+// but does not wait for another holder. Acquire may then return another worker,
+// if this one has died.
 func (s *Supervisor[W]) Await() (W, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,7 +42,7 @@ func (s *Supervisor[W]) Await() (W, error) {
 	return s.current, nil
 }
 
-// unavailableLocked says why there is no worker to run a batch.
+// unavailableLocked returns why there is no worker to run a batch.
 func (s *Supervisor[W]) unavailableLocked() error {
 	if s.machine.State == Closed {
 		return status.Errorf(status.Unavailable, "model %q: worker %s is being stopped", s.cfg.Model, s.cfg.Name)
@@ -54,7 +54,7 @@ func (s *Supervisor[W]) unavailableLocked() error {
 	return status.Errorf(status.Unavailable, "%s", msg)
 }
 
-// troubleLocked says in what state a worker is that cannot be waited for.
+// troubleLocked describes the state of a worker that cannot be waited for.
 func (s *Supervisor[W]) troubleLocked() string {
 	msg := fmt.Sprintf("model %q: worker %s is not available: it died or did not start %d times in a row", s.cfg.Model, s.cfg.Name, s.machine.Deaths)
 	if s.last != nil {
@@ -72,16 +72,16 @@ func (s *Supervisor[W]) Release(w W) {
 	}
 	s.eventLocked(End)
 	select {
-	case <-w.Done(): // it ended after its answer: nobody is to be given it any more
+	case <-w.Done(): // it ended after its answer and cannot be used again
 		s.diedLocked(w)
 	default:
 	}
 }
 
-// Lost gives the worker back when it has not answered the batch: it has died, or
-// it broke the rules of its link as fault says, and then it is killed. Lost
-// returns when the process is gone and touches the batch no more, with the error
-// for the batch's clients.
+// Lost gives the worker back when it has not answered the batch: it has died,
+// or it violated the protocol of its link as fault says; it is then killed.
+// Lost returns when the process is gone and no longer uses the batch, with the
+// error for the batch's clients.
 func (s *Supervisor[W]) Lost(w W, fault error) error {
 	if !goneWithin(w.Done(), settle) {
 		s.mu.Lock()
@@ -103,8 +103,8 @@ func (s *Supervisor[W]) Lost(w W, fault error) error {
 	return err
 }
 
-// settle is how long a worker whose link broke is given to be gone: when it dies,
-// its pipes close a little before its process has ended.
+// settle is how long to wait for the end of a worker whose link broke: when a
+// process dies, its pipes close a little before it has ended.
 const settle = 250 * time.Millisecond
 
 func goneWithin(done <-chan struct{}, d time.Duration) bool {

@@ -3,8 +3,8 @@ package worker
 import "os"
 
 // A lifeline is a pipe whose write end only the server has. When the server is
-// gone, however it went, the pipe's read end, which the child has too, reads
-// end-of-file.
+// gone, for whatever reason, the pipe's read end, which the child has too,
+// reads end-of-file.
 type lifeline struct{ read, write *os.File }
 
 func newLifeline() (lifeline, error) {

@@ -6,18 +6,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fSetSig is F_SETSIG, which package unix does not name.
+// fSetSig is F_SETSIG, which package unix does not define.
 const fSetSig = 10
 
-// tie has the kernel kill the whole group of a child when the pipe's write end
-// closes. PR_SET_PDEATHSIG reaches the child alone, and what that has started
-// would outlive a server that is killed.
+// tie makes the kernel kill the whole group of a child when the pipe's write
+// end closes. PR_SET_PDEATHSIG reaches only the child, and the processes that
+// it started would outlive a server that is killed.
 //
-// The server keeps its read end open for this: the child's may be gone by then,
-// with the child. A process that ends gives its files back from the highest
-// number down, and a pipe's write end has the higher one, so it hangs up while
-// there is still a reader to tell. Should a kernel do otherwise, the child
-// itself is killed all the same.
+// The server keeps its read end open for this: the child's may already be
+// closed. A process that ends closes its files from the highest number down,
+// and a pipe's write end has the higher number, so it closes while there is
+// still a reader to signal. Should a kernel do otherwise, the child itself is
+// still killed.
 func (l lifeline) tie(pid int) {
 	set(l.read, unix.F_SETOWN, func(int) int { return -pid })
 	set(l.read, fSetSig, func(int) int { return int(unix.SIGKILL) })

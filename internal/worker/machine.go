@@ -28,8 +28,8 @@ const (
 	Running               // it runs one
 	Killing               // it was killed and is not gone yet
 	Backoff               // it is dead and will be started again
-	Failed                // it could not be started the first time
-	Closed                // nobody wants it any more
+	Failed                // its first start failed
+	Closed                // it is no longer needed
 )
 
 var stateNames = [...]string{"starting", "ready", "running", "killing", "backoff", "failed", "closed"}
@@ -51,9 +51,9 @@ const (
 	StartFailed              // it has not
 	Begin                    // a batch was given to it
 	End                      // the batch is done
-	Broke                    // it broke the rules of its link; it may still live
+	Broke                    // it violated the protocol of its link; it may still be alive
 	Died                     // its process is gone
-	Tick                     // the time of the deadline has come, or just time
+	Tick                     // the deadline has passed, or time has
 	Close                    // it is not wanted any more
 )
 
@@ -68,34 +68,34 @@ const (
 	KillBroke        // kill it: it broke its link
 )
 
-// Limits are the times that a Machine goes by.
+// Limits are the times of a Machine.
 type Limits struct {
 	Start time.Duration // how long a start may take, by its context; zero for no limit
 	Run   time.Duration // how long a batch may take; zero for no limit
 
 	First   time.Duration // the pause before the second restart in a row; the first has none
-	Longest time.Duration // what pauses grow to, doubling
-	Healthy time.Duration // a worker that lives this long, or serves a batch, ends the row
+	Longest time.Duration // the longest pause; pauses double up to it
+	Healthy time.Duration // a worker that lives this long, or serves a batch, resets the count of deaths
 }
 
-// DefaultLimits returns the pauses between restarts that suit a model, with no
+// DefaultLimits returns pauses between restarts that suit a model, with no
 // limit on starts and batches.
 func DefaultLimits() Limits {
 	return Limits{First: 100 * time.Millisecond, Longest: 10 * time.Second, Healthy: 10 * time.Second}
 }
 
-// A worker counts as broken after so many deaths in a row, fewer if the last
-// start failed: by then its pauses are so long that requests had better be told
-// than wait. A single failed start is not enough, because whatever killed the
-// worker may have killed the next one while it loaded.
+// A worker counts as broken after this many deaths in a row, fewer if the last
+// start failed: the pauses are then so long that requests should fail rather
+// than wait. A single failed start is not enough: whatever killed the worker
+// may have killed the next one while it loaded.
 const (
 	brokenAfter         = 4
 	brokenAfterUnloaded = 3
 )
 
-// A Machine decides what becomes of one worker. It is a value and pure: the same
-// machine, event and time give the same machine and action. The zero value is a
-// worker whose first start is under way.
+// A Machine decides what to do with one worker. It is a value and pure: the
+// same machine, event and time give the same machine and action. The zero value
+// is a worker during its first start.
 type Machine struct {
 	State    State
 	Since    time.Time // when it came into the state, or began the batch
@@ -106,7 +106,7 @@ type Machine struct {
 	unloaded bool      // the last start failed
 }
 
-// Deadline returns when the machine wants its next Tick; zero for never.
+// Deadline returns when the machine needs its next Tick; zero for never.
 func (m Machine) Deadline(l Limits) time.Time {
 	switch {
 	case m.State == Running && l.Run > 0:
@@ -117,8 +117,8 @@ func (m Machine) Deadline(l Limits) time.Time {
 	return time.Time{}
 }
 
-// Broken reports whether a worker is not to be waited for: its starts fail, or it
-// keeps dying before it has served anything.
+// Broken reports whether requests should not wait for the worker: its starts
+// fail, or it keeps dying before it has served anything.
 func (m Machine) Broken() bool {
 	switch m.State {
 	case Failed, Closed:
@@ -129,8 +129,8 @@ func (m Machine) Broken() bool {
 	return m.Deaths >= brokenAfter || (m.unloaded && m.Deaths >= brokenAfterUnloaded)
 }
 
-// Next returns the machine after an event and what is to be done. Events that
-// mean nothing in the state change nothing.
+// Next returns the machine after an event and the action to take. Events
+// without a meaning in the state change nothing.
 func (m Machine) Next(e Event, now time.Time, l Limits) (Machine, Action) {
 	if m.State == Closed || m.State == Failed {
 		if e == Close {
@@ -192,7 +192,7 @@ func (m Machine) startFailed(now time.Time, l Limits) (Machine, Action) {
 
 func (m Machine) died(now time.Time, l Limits) (Machine, Action) {
 	if m.State != Ready && m.State != Running && m.State != Killing {
-		return m, Nothing // a death while it starts is told by the start
+		return m, Nothing // the start reports a death while it starts
 	}
 	if now.Sub(m.ready) >= l.Healthy {
 		m.Deaths = 0
@@ -200,7 +200,7 @@ func (m Machine) died(now time.Time, l Limits) (Machine, Action) {
 	return m.pause(now, l)
 }
 
-// pause counts a death and starts again, at once or after a while.
+// pause counts a death and starts again, at once or after a pause.
 func (m Machine) pause(now time.Time, l Limits) (Machine, Action) {
 	m.Deaths++
 	wait := pauseBefore(m.Deaths, l)

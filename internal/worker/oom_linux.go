@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// An oomCounter tells whether the kernel has killed something in our control
-// group for want of memory since it was made.
+// An oomCounter reports whether the kernel has killed a process in our control
+// group for lack of memory since it was made.
 type oomCounter struct {
 	file   string
 	before int64
@@ -33,8 +33,8 @@ func (c oomCounter) rose() bool {
 	return ok && n > c.before
 }
 
-// oomFiles lists where the counter may be: in our own group, or at the root of
-// what a container sees; version 2 before version 1.
+// oomFiles lists where the counter may be: in our own group, or at the root
+// that a container sees; version 2 before version 1.
 func oomFiles() []string {
 	const root = "/sys/fs/cgroup"
 	var files []string

@@ -2,7 +2,8 @@
 
 package worker
 
-// An oomCounter would tell of kills for want of memory; only Linux counts them.
+// An oomCounter would count kills for lack of memory; only Linux has such a
+// counter.
 type oomCounter struct{}
 
 func newOOMCounter() oomCounter { return oomCounter{} }

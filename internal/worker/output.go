@@ -17,15 +17,15 @@ import (
 const (
 	// maxLine is how much of a line goes into the log; the rest is counted.
 	maxLine = 4 << 10
-	// maxPending is how many lines wait for a slow log before more are left
-	// out: a child must never stand still because of it.
+	// maxPending is how many lines wait for a slow log before more are dropped:
+	// a child must never block on the log.
 	maxPending = 1024
 	// tailLines is how many lines of standard error are kept for errors.
 	tailLines = 20
 )
 
-// An output carries what a child prints to the log. Lines are read as fast as
-// the child writes them and handed to the log by a goroutine of their own.
+// An output carries a child's output to the log. Lines are read as fast as the
+// child writes them and logged by a separate goroutine.
 type output struct {
 	cmd                      Command
 	stdout, stderr           *os.File // our ends
@@ -56,7 +56,7 @@ func newOutput(cmd Command) (*output, error) {
 	return o, nil
 }
 
-// started gives up the child's ends, which it has by now, and reads ours; when
+// started closes the child's ends, which it has by now, and reads ours; if
 // there is no child, it closes those too.
 func (o *output) started(ok bool) {
 	o.childStdout.Close()
@@ -71,9 +71,9 @@ func (o *output) started(ok bool) {
 	o.logger.Go(o.write)
 }
 
-// drain returns when all that was printed has been read; the log, which may be
-// slow, gets it after that. It reads on for at most limit if some process still
-// holds the pipes open.
+// drain returns when all output has been read; the log, which may be slow, gets
+// it after that. It reads for at most limit if some process still holds the
+// pipes open.
 func (o *output) drain(limit time.Duration) {
 	deadline := time.Now().Add(limit)
 	_ = o.stdout.SetReadDeadline(deadline)
@@ -84,7 +84,7 @@ func (o *output) drain(limit time.Duration) {
 	close(o.lines)
 }
 
-// read cuts what comes from one pipe into lines.
+// read splits the output of one pipe into lines.
 func (o *output) read(stream string, from io.Reader, keep *tail) {
 	r := bufio.NewReaderSize(from, maxLine)
 	for {

@@ -12,27 +12,27 @@ import (
 )
 
 // drainTime is how long the output of a child that has ended is still read when
-// something outside its group holds the pipe open. What the child itself wrote
-// is in the pipe by then and takes no time.
+// a process outside its group holds the pipe open. The child's own output is in
+// the pipe by then.
 const drainTime = 200 * time.Millisecond
 
-// A Process is a running child. It needs no Close once Done is closed: nothing
-// of it is left then, neither a zombie nor an open file.
+// A Process is a running child. It needs no Close once Done is closed: neither
+// a zombie nor an open file is left then.
 type Process struct {
 	cmd      Command
 	pid      int
 	lifeline lifeline
 	output   *output
 	oom      oomCounter
-	done     chan struct{} // closed when exit is set and all is given back
+	done     chan struct{} // closed when exit is set and all resources are freed
 
 	mu     sync.Mutex // protects the fields below
-	reaped bool       // the pid may be somebody else's
-	why    error      // what we killed it for
+	reaped bool       // the pid may belong to another process
+	why    error      // why we killed it
 	exit   *Exit
 }
 
-// Start starts the child. It returns as soon as the program runs, or says why it
+// Start starts the child. It returns as soon as the program runs, or why it
 // does not.
 func Start(cmd Command) (*Process, error) {
 	if cmd.Grace == 0 {
@@ -48,7 +48,8 @@ func Start(cmd Command) (*Process, error) {
 }
 
 // live starts the child and waits for its end, on one thread: PR_SET_PDEATHSIG
-// means the thread that started the child, so that must not end before it.
+// refers to the thread that started the child, so that thread must not end
+// before the child.
 func (p *Process) live(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -57,11 +58,11 @@ func (p *Process) live(started chan<- error) {
 	if err != nil {
 		return
 	}
-	awaitExit(p.pid) // the pid is still ours after this, so the group's number is too
+	awaitExit(p.pid) // the child is not reaped yet, so its pid and group are still ours
 	p.end(c)
 }
 
-// begin starts the child with its pipes and ties its life to the lifeline.
+// begin starts the child with its pipes and ties it to the lifeline.
 func (p *Process) begin() (*exec.Cmd, error) {
 	line, err := newLifeline()
 	if err != nil {
@@ -80,7 +81,7 @@ func (p *Process) begin() (*exec.Cmd, error) {
 	c.Stdout, c.Stderr = out.childStdout, out.childStderr
 	err = c.Start()
 	if err == nil {
-		line.tie(c.Process.Pid) // before anybody hears of the child
+		line.tie(c.Process.Pid) // before anybody can use the child
 	}
 	out.started(err == nil)
 	if err != nil {
@@ -91,11 +92,11 @@ func (p *Process) begin() (*exec.Cmd, error) {
 	return c, nil
 }
 
-// end gives everything back after the child has ended.
+// end frees everything after the child has ended.
 func (p *Process) end(c *exec.Cmd) {
-	signalGroup(p.pid, syscall.SIGKILL) // what the child left behind ends with it
+	signalGroup(p.pid, syscall.SIGKILL) // processes that the child started end with it
 	p.mu.Lock()
-	_ = c.Wait() // the state says more than the error
+	_ = c.Wait() // the state has more information than the error
 	p.reaped = true
 	p.mu.Unlock()
 	p.lifeline.close()
@@ -121,7 +122,7 @@ func (p *Process) PID() int { return p.pid }
 // Done is closed when the child is gone and all of its output has been read.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Err returns an *Exit that says how the child ended, nil while it runs.
+// Err returns an *Exit with how the child ended, nil while it runs.
 func (p *Process) Err() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -145,8 +146,8 @@ func (p *Process) Kill(why error) {
 	p.signal(syscall.SIGKILL)
 }
 
-// Stop ends the child: it asks, sends SIGTERM, and kills, each after the grace of
-// the step before. It returns when the child is gone.
+// Stop ends the child: it asks, sends SIGTERM, and kills, each after the grace
+// period of the step before. It returns when the child is gone.
 func (p *Process) Stop() {
 	p.mu.Lock()
 	if p.why == nil && !p.reaped {
@@ -168,8 +169,8 @@ func (p *Process) Stop() {
 	<-p.done
 }
 
-// terminate sends SIGTERM to the child alone: what it started is its own to end,
-// and is killed after it otherwise.
+// terminate sends SIGTERM to the child only: the child should end its own
+// processes, which are otherwise killed after it.
 func (p *Process) terminate() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

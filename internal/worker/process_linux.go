@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processAttributes gives the child a group of its own and has the kernel kill
-// it when the thread that starts it ends.
+// processAttributes gives the child its own process group and makes the kernel
+// kill it when the thread that starts it ends.
 func processAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processAttributes gives the child a group of its own. Only Linux can tie it to
-// the parent's life; elsewhere the child has to watch its lifeline.
+// processAttributes gives the child its own process group. Only Linux can tie
+// it to the parent's life; elsewhere the child must watch its lifeline.
 func processAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// tie does nothing here: the child reads the end-of-file, and has to act on it.
+// tie does nothing here: the child reads the end-of-file and must act on it.
 func (l lifeline) tie(int) {}
 
 // awaitExit returns when the child has ended, and leaves it to be reaped.

@@ -7,11 +7,11 @@ import (
 	"strconv"
 )
 
-// RSS returns how many bytes of memory the child has resident, zero when that
-// cannot be told or the child is gone.
+// RSS returns the child's resident memory in bytes, zero when it is unknown or
+// the child is gone.
 func (p *Process) RSS() int64 {
 	p.mu.Lock()
-	defer p.mu.Unlock() // the pid is the child's for as long as it is not reaped
+	defer p.mu.Unlock() // the pid is the child's until it is reaped
 	if p.reaped {
 		return 0
 	}

@@ -2,6 +2,5 @@
 
 package worker
 
-// RSS would return how many bytes of memory the child has resident; only Linux
-// tells.
+// RSS is known on Linux only.
 func (p *Process) RSS() int64 { return 0 }

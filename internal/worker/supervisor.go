@@ -11,13 +11,13 @@ import (
 	"shoal/internal/status"
 )
 
-// A Worker is what a Supervisor looks after: a *Process, or something that has
+// A Worker is what a Supervisor supervises: a *Process, or something that has
 // one and the link to it.
 type Worker interface {
 	comparable
 	// Done is closed when the process is gone.
 	Done() <-chan struct{}
-	// Err says how it ended, once Done is closed.
+	// Err returns how it ended, once Done is closed.
 	Err() error
 	// Kill ends it at once, for a reason, and does not wait.
 	Kill(why error)
@@ -25,7 +25,7 @@ type Worker interface {
 	Stop()
 }
 
-// A Config says how a worker is started and looked after.
+// A Config is how a worker is started and supervised.
 type Config[W Worker] struct {
 	Model string // for the log and for errors
 	Name  string // the instance's
@@ -39,15 +39,15 @@ type Config[W Worker] struct {
 	// Limits are the times; see DefaultLimits.
 	Limits Limits
 
-	// Changed, when not nil, is told of every change between being able to
-	// run, having to be waited for, and being broken, in order, and must not
+	// Changed, when not nil, is called for every change between being able to
+	// run, having to be waited for, and being broken, in order. It must not
 	// block or call the supervisor. The first call comes with the first change
-	// after the worker was ready. The error says why it is broken, for clients
-	// to see, and is nil otherwise.
+	// after the worker was ready. The error says why it is broken, for clients,
+	// and is nil otherwise.
 	Changed func(Availability, error)
 }
 
-// An Availability says whether a worker can be given a batch.
+// An Availability is whether a worker can be given a batch.
 type Availability uint8
 
 // The availabilities.
@@ -63,12 +63,12 @@ type Supervisor[W Worker] struct {
 	log    *slog.Logger
 	ctx    context.Context // ends when the supervisor is closed
 	cancel context.CancelFunc
-	wg     sync.WaitGroup // starts, and the watchers of workers
+	wg     sync.WaitGroup // starts and watchers of workers
 
 	mu      sync.Mutex // protects the fields below
 	machine Machine
 	current W         // the worker in Ready, Running and Killing, else the zero value
-	last    error     // why it is not there
+	last    error     // why there is no worker
 	armed   time.Time // when the timer will fire; zero when it will not
 	timer   *time.Timer
 	told    Availability
@@ -84,8 +84,9 @@ type note struct {
 	attrs []slog.Attr
 }
 
-// Supervise starts a worker and returns when it is ready, or why its start failed.
-// The end of ctx gives the first start up. The caller must Close what it returns.
+// Supervise starts a worker and returns when it is ready, or why its start
+// failed. The end of ctx ends the first start. The caller must Close the
+// result.
 func Supervise[W Worker](ctx context.Context, cfg Config[W]) (*Supervisor[W], error) {
 	s := &Supervisor[W]{cfg: cfg, log: cfg.Log.With("model", cfg.Model, "instance", cfg.Name)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -103,7 +104,7 @@ func Supervise[W Worker](ctx context.Context, cfg Config[W]) (*Supervisor[W], er
 	return s, nil
 }
 
-// start starts a worker and says how that went.
+// start starts a worker and passes the outcome to the machine.
 func (s *Supervisor[W]) start() {
 	ctx, cancel := s.ctx, context.CancelFunc(func() {})
 	if s.cfg.Limits.Start > 0 {
@@ -119,7 +120,7 @@ func (s *Supervisor[W]) start() {
 	}
 	defer s.unlock()
 	if err != nil {
-		var told *status.Error // says more than how long it took
+		var told *status.Error // it has more information than the timeout
 		if ctx.Err() == context.DeadlineExceeded && s.ctx.Err() == nil && !errors.As(err, &told) {
 			err = fmt.Errorf("the worker took longer than %v to start: %w", s.cfg.Limits.Start, err)
 		}
@@ -141,7 +142,7 @@ func (s *Supervisor[W]) watch(w W) {
 	s.diedLocked(w)
 }
 
-// diedLocked buries a worker, once.
+// diedLocked records a worker's death, once.
 func (s *Supervisor[W]) diedLocked(w W) {
 	if s.current != w {
 		return
@@ -152,7 +153,7 @@ func (s *Supervisor[W]) diedLocked(w W) {
 	s.eventLocked(Died)
 }
 
-// eventLocked gives an event to the machine and does what follows from it.
+// eventLocked gives an event to the machine and carries out the action.
 func (s *Supervisor[W]) eventLocked(e Event) {
 	before := s.machine
 	var do Action
@@ -173,8 +174,8 @@ func (s *Supervisor[W]) eventLocked(e Event) {
 	}
 }
 
-// armLocked sees to it that a Tick comes when the machine wants one. The timer is
-// left alone when it fires early enough, so that a batch costs no timer.
+// armLocked arranges a Tick when the machine needs one. The timer is not
+// changed when it fires early enough, so that a batch costs no timer.
 func (s *Supervisor[W]) armLocked() {
 	due := s.machine.Deadline(s.cfg.Limits)
 	if due.IsZero() || (!s.armed.IsZero() && !s.armed.After(due)) {
@@ -196,7 +197,7 @@ func (s *Supervisor[W]) tick() {
 	s.eventLocked(Tick)
 }
 
-// noteLocked keeps for the operator what is not a batch's daily coming and going.
+// noteLocked keeps log lines for the operator, except about ordinary batches.
 func (s *Supervisor[W]) noteLocked(e Event) {
 	m := &s.machine
 	add := func(level slog.Level, text string, attrs ...slog.Attr) {
@@ -228,7 +229,7 @@ func (s *Supervisor[W]) unlock() {
 	}
 }
 
-// tellLocked tells Changed of a new availability.
+// tellLocked calls Changed with a new availability.
 func (s *Supervisor[W]) tellLocked() {
 	now := s.availabilityLocked()
 	if now == s.told {
@@ -255,21 +256,22 @@ func (s *Supervisor[W]) availabilityLocked() Availability {
 	return Down
 }
 
-// Status tells how a supervised worker is.
+// Status is the state of a supervised worker.
 type Status struct {
 	State    State
 	Restarts int // how often it was started again
 	Deaths   int // how often it died or did not start, in a row
 }
 
-// Status returns how the worker is now.
+// Status returns the worker's current state.
 func (s *Supervisor[W]) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return Status{s.machine.State, s.machine.Restarts, s.machine.Deaths}
 }
 
-// Close ends the worker gently and returns when it is gone. It must not be held.
+// Close ends the worker gently and returns when it is gone. Nobody may have
+// acquired it.
 func (s *Supervisor[W]) Close() error {
 	var none W
 	if w := s.retire(); w != none {
@@ -279,8 +281,8 @@ func (s *Supervisor[W]) Close() error {
 	return nil
 }
 
-// Abort ends the worker at once, for a reason, also while it is held: its batch
-// is lost. It does not wait; Close does.
+// Abort ends the worker at once, for a reason, even while it is acquired: its
+// batch is lost. It does not wait; Close does.
 func (s *Supervisor[W]) Abort(why error) {
 	var none W
 	if w := s.retire(); w != none {
@@ -288,8 +290,8 @@ func (s *Supervisor[W]) Abort(why error) {
 	}
 }
 
-// retire makes sure that no worker is started any more and returns the one that
-// is there.
+// retire makes sure that no worker is started any more and returns the current
+// one.
 func (s *Supervisor[W]) retire() W {
 	s.mu.Lock()
 	w := s.current

@@ -1,16 +1,16 @@
 // Package worker runs child processes that serve a model: Python workers, and
-// whatever else a backend wants out of the server's own memory. It knows nothing
-// of tensors.
+// whatever else a backend runs outside the server's memory. It knows nothing of
+// tensors.
 //
-// A Process is one child. It has a process group of its own, its output goes to
-// the log line by line, and it ends with the server, whatever ends that: the
-// kernel kills it when the thread that started it dies (PR_SET_PDEATHSIG), and
-// its whole group when the server's end of the lifeline closes.
+// A Process is one child. It has its own process group, its output goes to the
+// log line by line, and it ends with the server, whatever ends that: the kernel
+// kills it when the thread that started it dies (PR_SET_PDEATHSIG), and its
+// whole group when the server's end of the lifeline closes.
 //
-// A Supervisor keeps one worker alive: it starts it again when it dies, at first
-// at once and then with growing pauses, and kills it when a batch takes longer
-// than the model allows. What it does is decided by Machine, which is pure. A
-// Group tells, over the workers of one model, which can be given work.
+// A Supervisor keeps one worker alive: it restarts it when it dies, the first
+// time at once and then with growing pauses, and kills it when a batch takes
+// longer than the model allows. Machine, which is pure, decides what it does. A
+// Group tracks which workers of one model can be given work.
 //
 // All methods may be called from several goroutines.
 package worker
@@ -21,12 +21,13 @@ import (
 	"time"
 )
 
-// LifelineEnv is the environment variable that tells a child which of its file
-// descriptors is the lifeline: a pipe that nobody writes to and that reads
-// end-of-file when the server is gone. A child that reads it should exit at once.
+// LifelineEnv is the environment variable with the number of the file
+// descriptor that is the child's lifeline: a pipe that nobody writes to and
+// that reads end-of-file when the server is gone. The child should then exit at
+// once.
 const LifelineEnv = "SHOAL_LIFELINE_FD"
 
-// A Command says what child to start and under which name.
+// A Command is the child to start and its name.
 type Command struct {
 	Model string // for the log and for errors
 	Name  string // the instance's, such as "resnet_0_1"
@@ -37,10 +38,10 @@ type Command struct {
 	Dir  string   // where it starts; empty for the server's own
 
 	// Files become the child's descriptors 3, 4 and so on. They stay the
-	// caller's, who closes them after Start as he sees fit.
+	// caller's, who may close them after Start.
 	Files []*os.File
 
-	// Log is given each line that the child prints, with the model's and the
+	// Log gets each line that the child prints, with the model's and the
 	// instance's name.
 	Log *slog.Logger
 
@@ -49,7 +50,7 @@ type Command struct {
 	Ask func()
 
 	// Grace is how long Stop waits after asking, and again after SIGTERM,
-	// before it uses force; DefaultGrace when zero.
+	// before it kills; DefaultGrace when zero.
 	Grace time.Duration
 }
 

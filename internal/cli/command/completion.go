@@ -17,9 +17,9 @@ func CompleteChoices(cmd *cobra.Command) {
 			return
 		}
 		directive := cobra.ShellCompDirectiveNoFileComp
-		if choices[len(choices)-1] == "path" { // files are as good
+		if choices[len(choices)-1] == "path" { // a file name is accepted too
 			choices, directive = choices[:len(choices)-1], cobra.ShellCompDirectiveDefault
 		}
-		_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(choices, directive)) // fails for a second time only
+		_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(choices, directive)) // fails only when called twice
 	})
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// FlagMisused says what is wrong with a flag in our words: the library's name the
-// functions of Go that read it.
+// FlagMisused rewrites an error about a flag: the library's errors name the Go
+// functions that parse it.
 func FlagMisused(cmd *cobra.Command, err error) error {
 	var invalid *pflag.InvalidValueError
 	var missing *pflag.ValueRequiredError
@@ -29,7 +29,7 @@ func FlagMisused(cmd *cobra.Command, err error) error {
 	return Misused(cmd, err)
 }
 
-// flagName returns how a flag is written, the short way where there is one.
+// flagName returns a flag as users write it, the short form if there is one.
 func flagName(f *pflag.Flag) string {
 	if f.Shorthand != "" {
 		return "-" + f.Shorthand + " (--" + f.Name + ")"
@@ -37,7 +37,7 @@ func flagName(f *pflag.Flag) string {
 	return "--" + f.Name
 }
 
-// wantedValue says what a flag takes in place of an invalid value.
+// wantedValue returns what a flag accepts, for an error about an invalid value.
 func wantedValue(e *pflag.InvalidValueError) string {
 	var number *strconv.NumError
 	if !errors.As(e, &number) && !errors.Is(e.Unwrap(), strconv.ErrSyntax) && !errors.Is(e.Unwrap(), strconv.ErrRange) {

@@ -21,7 +21,7 @@ const groupKey = "shoal_group"
 // NewGroup returns a way to add flags to cmd under a title.
 func NewGroup(cmd *cobra.Command, title string) *Group { return &Group{cmd.Flags(), title} }
 
-// Note puts a flag that was added to Set into the group.
+// Note adds a flag that was defined in Set to the group.
 func (g *Group) Note(name string) *pflag.Flag {
 	f := g.Set.Lookup(name)
 	if f.Annotations == nil {
@@ -81,7 +81,8 @@ func (g *Group) Toggle(p *bool, name, help string) {
 	g.Note(name)
 }
 
-// Ignored adds flags that are taken for Triton's sake and do nothing.
+// Ignored adds flags that are accepted for compatibility with Triton and do
+// nothing.
 func (g *Group) Ignored(names ...string) {
 	for _, name := range names {
 		g.Set.Var(new(ignored), name, "accepted for compatibility; nothing here needs it")
@@ -89,7 +90,7 @@ func (g *Group) Ignored(names ...string) {
 	}
 }
 
-// truth is a boolean flag that wants its value spelt out.
+// truth is a boolean flag that needs a value.
 type truth bool
 
 func (t *truth) String() string { return fmt.Sprint(bool(*t)) }

@@ -14,12 +14,12 @@ import (
 // ExitMisuse is the exit code of a command that was called wrongly.
 const ExitMisuse = 2
 
-// An ExitError ends the process with a code; what is to be said was said.
+// An ExitError ends the process with a code; the message was already printed.
 type ExitError struct{ Code int }
 
 func (e *ExitError) Error() string { return "exit " + strconv.Itoa(e.Code) }
 
-// A MisuseError is a fault in how a command was called.
+// A MisuseError is an error in how a command was called.
 type MisuseError struct {
 	Command string
 	Code    int
@@ -29,7 +29,7 @@ type MisuseError struct {
 func (e *MisuseError) Error() string { return e.err.Error() }
 func (e *MisuseError) Unwrap() error { return e.err }
 
-// MisuseKey annotates a command that has an exit code of its own for misuse.
+// MisuseKey annotates a command that has its own exit code for misuse.
 const MisuseKey = "shoal_misuse"
 
 // Misused makes err a misuse of the command.
@@ -65,8 +65,8 @@ func CheckArgs(c *cobra.Command) {
 	}
 }
 
-// NoArgs refuses arguments. A word behind a command with subcommands is taken for
-// one of these that does not exist.
+// NoArgs refuses arguments. An argument to a command with subcommands is
+// reported as an unknown subcommand.
 func NoArgs(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:
@@ -84,8 +84,8 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath())
 }
 
-// nearest returns the name that was probably meant, "" when none is near: one that
-// has all of the text in it, or one a few slips away.
+// nearest returns the name that was probably meant: one that contains the text,
+// or one that differs by a few letters; "" when there is none.
 func nearest(text string, names []string) string {
 	best, least := "", len(text)/3+1
 	for _, name := range names {

@@ -6,8 +6,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// CompletePrefixes spells out long flags that were shortened, as GNU getopt takes
-// them: any beginning that only one flag has.
+// CompletePrefixes expands abbreviated long flags, as GNU getopt does: any
+// prefix that only one flag has.
 func CompletePrefixes(set *pflag.FlagSet, args []string) []string {
 	list := make([]string, 0, len(args))
 	for i, arg := range args {

@@ -184,8 +184,8 @@ func (f *flags) addOutput(cmd *cobra.Command) {
 	g.Number(&f.serverPID, "server-pid", 0, "`process` of the server, for its CPU time under -v (default: the one that listens, when on this machine)")
 }
 
-// addRefused adds perf_analyzer's flags that do nothing here, so that each is
-// refused with its reason, or taken where it makes no difference.
+// addRefused adds perf_analyzer's flags that do nothing here: each is refused
+// with its reason, or accepted where it makes no difference.
 func addRefused(g *command.Group) {
 	refuse := func(reason string, value bool, names ...string) {
 		for _, name := range names {
@@ -200,8 +200,8 @@ func addRefused(g *command.Group) {
 	refuse("it goes with --service-kind=openai, which is not spoken here", true, "session-concurrency")
 	refuse("it goes with --service-kind=openai, which is not spoken here", false, "fixed-schedule")
 	refuse("several processes in step are not supported; one process makes the load of many", false, "enable-mpi")
-	// The last three go with kinds of service that are refused, and perf_analyzer
-	// takes them beside others.
+	// The last three belong to kinds of service that are refused; perf_analyzer
+	// accepts them with other kinds.
 	g.Ignored("model-signature-name", "endpoint", "model-repository", "triton-server-directory")
 }
 

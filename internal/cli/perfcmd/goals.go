@@ -15,7 +15,7 @@ import (
 	"shoal/internal/perf/result"
 )
 
-// goalFlags are perf's flags about what the figures are held against.
+// goalFlags are perf's flags for goals and comparisons.
 type goalFlags struct {
 	slo      string
 	capacity string
@@ -30,7 +30,7 @@ func (f *goalFlags) add(g *command.Group) {
 	g.Text(&f.hdr, "hdr-file", "", "write the latency spectrum to this `file` as HdrHistogram's tools do; of several levels each gets its own")
 }
 
-// stats turns the flags into what perf understands.
+// stats adds the flags to perf's settings.
 func (b *builder) stats(s *perf.Settings) {
 	f := b.flags
 	s.Plan.MaxErrors = f.maxErrors.share
@@ -52,8 +52,8 @@ func (b *builder) goals(flag, text string) []judge.Goal {
 	return goals
 }
 
-// allowed returns the share of requests that may fail without the exit code
-// telling.
+// allowed returns the share of requests that may fail without changing the exit
+// code.
 func (f *flags) allowed(s *perf.Settings, given bool) float64 {
 	if given {
 		return f.maxErrors.share
@@ -82,7 +82,7 @@ func (f *goalFlags) compareWith(out io.Writer, before judge.Side, r *result.Resu
 	return nil
 }
 
-// before reads what the run is to be compared with, ahead of it.
+// before reads the results to compare with, before the run.
 func (f *goalFlags) before() (judge.Side, error) {
 	if f.compare == "" {
 		return judge.Side{}, nil
@@ -108,7 +108,7 @@ func (f *goalFlags) writeHDR(r *result.Result) error {
 	return errors.Join(errs...)
 }
 
-// levelFile puts the level into the name of a file, before its ending.
+// levelFile adds the level to the name of a file, before its extension.
 func levelFile(path string, l result.Load) string {
 	if path == "" {
 		return ""

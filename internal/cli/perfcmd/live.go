@@ -20,7 +20,7 @@ const (
 	liveFull = "full"
 )
 
-// checkLive holds --live against where it would be drawn.
+// checkLive checks that --live can be shown on stderr.
 func checkLive(value string, stderr io.Writer) error {
 	switch value {
 	case liveAuto, liveOff, liveLine:
@@ -40,8 +40,8 @@ func terminal(stream any) (*os.File, bool) {
 	return file, ok && term.IsTerminal(file.Fd()) && os.Getenv("TERM") != "dumb"
 }
 
-// liveMode turns the flag into what is shown. By itself it is a line, and only
-// where someone watches.
+// liveMode turns the flag into a mode. The default is a line, and only on a
+// terminal.
 func liveMode(value string, isTerminal bool) live.Mode {
 	switch {
 	case value == liveOff, value == liveAuto && !isTerminal:
@@ -54,8 +54,8 @@ func liveMode(value string, isTerminal bool) live.Mode {
 	return live.Line
 }
 
-// startLive shows the run on standard error; what is returned is to be closed
-// after it. Interrupt ends the run as Ctrl-C does.
+// startLive shows the run on standard error; the caller closes the result.
+// Interrupt ends the run as Ctrl-C does.
 func (p *pictureFlags) startLive(ctx context.Context, interrupt func(), s *perf.Settings, stderr io.Writer) *live.View {
 	screen, is := terminal(stderr)
 	o := live.Options{

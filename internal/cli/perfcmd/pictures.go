@@ -12,7 +12,7 @@ import (
 	"shoal/internal/perf/result"
 )
 
-// pictureFlags are the flags of perf for those who look rather than read.
+// pictureFlags are perf's flags for charts.
 type pictureFlags struct {
 	html string
 	plot string
@@ -27,7 +27,7 @@ func (p *pictureFlags) add(g *command.Group) {
 	g.Text(&p.plot, "plot", "", "write a picture of throughput, latency and where the time goes to this `file`, .svg or .png")
 }
 
-// check holds the flags against what can be written and shown.
+// check checks that the files can be written and the view shown.
 func (p *pictureFlags) check(stderr io.Writer) error {
 	return errors.Join(p.checkPlot(), checkLive(p.live, stderr))
 }

@@ -38,7 +38,7 @@ func (f *replayFlags) add(g *command.Group) {
 	g.Span(&f.length, "record-time", 0, "record for so `long`, such as 30s (default: until Ctrl-C)")
 }
 
-// replay turns the flags into what perf understands.
+// replay adds the flags to perf's settings.
 func (b *builder) replay(s *perf.Settings) {
 	f := b.flags
 	b.wrong(f.replay == "" && b.given("replay-speed"), "--replay-speed goes with --replay")
@@ -121,7 +121,7 @@ func (f *flags) convert() (n int, dropped int64, err error) {
 	return len(t.Arrivals), t.Dropped, err
 }
 
-// listen writes what the server says of its arrivals until ctx or the time ends.
+// listen writes the server's arrivals until ctx or the time ends.
 func (f *flags) listen(ctx context.Context, stderr io.Writer) (n int, dropped int64, err error) {
 	url, err := f.tapURL()
 	if err != nil {
@@ -142,7 +142,7 @@ func (f *flags) listen(ctx context.Context, stderr io.Writer) (n int, dropped in
 	err = writeFile(f.record, func(w io.Writer) error {
 		_, err := io.Copy(wholeLines{w, new([]byte)}, body)
 		if errors.Is(err, context.Canceled) {
-			return nil // as it was to be
+			return nil // as planned
 		}
 		return err
 	})
@@ -156,7 +156,7 @@ func (f *flags) listen(ctx context.Context, stderr io.Writer) (n int, dropped in
 	return len(t.Arrivals), t.Dropped, nil
 }
 
-// wholeLines passes on lines when they are whole, so that a recording that is cut
+// wholeLines forwards complete lines only, so that an interrupted recording
 // ends with one.
 type wholeLines struct {
 	out  io.Writer
@@ -173,7 +173,7 @@ func (w wholeLines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// tapURL returns where the server tells its arrivals.
+// tapURL returns the URL of the server's arrivals.
 func (f *flags) tapURL() (string, error) {
 	if f.from != "" {
 		return strings.TrimSuffix(f.from, "/") + arrivals.Path, nil
@@ -193,7 +193,7 @@ func (f *flags) tapURL() (string, error) {
 	return "http://" + net.JoinHostPort(host, "8002") + arrivals.Path, nil
 }
 
-// openTap begins to listen, until ctx ends.
+// openTap opens the stream of arrivals, until ctx ends.
 func openTap(ctx context.Context, url string) (io.ReadCloser, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

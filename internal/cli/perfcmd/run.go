@@ -20,7 +20,7 @@ import (
 	"shoal/internal/perf/result"
 )
 
-// The exit codes of perf, which are perf_analyzer's but for the last.
+// The exit codes of perf: perf_analyzer's, and one of our own.
 const (
 	exitUnstable    = 2
 	exitNoAnswers   = 3
@@ -28,9 +28,9 @@ const (
 	exitInterrupted = 130
 )
 
-// gcPercent lets some more garbage grow than usual before it is collected: the
-// generator's memory is small and the machine's time is the server's. A request
-// leaves about a hundred bytes, so that more would save nothing.
+// gcPercent lets more garbage accumulate than usual: the generator's memory is
+// small, and the CPU is for the server. A request leaves about a hundred bytes,
+// so a higher value would save nothing.
 const gcPercent = 200
 
 // New returns the perf command of this version of the product.
@@ -114,8 +114,8 @@ shoal perf diff compares two results that --json wrote.`,
 	return cmd
 }
 
-// run measures and reports. Its error is an *command.ExitError: what is to be said was
-// said.
+// run measures and reports. Its error is an *command.ExitError: the message was
+// already printed.
 func (f *flags) run(cmd *cobra.Command, settings *perf.Settings) error {
 	debug.SetGCPercent(gcPercent)
 	// The first Ctrl-C ends the run early; a second one ends the process.
@@ -137,14 +137,14 @@ func (f *flags) run(cmd *cobra.Command, settings *perf.Settings) error {
 	session, err := perf.Open(ctx, *settings)
 	if ctx.Err() != nil {
 		if err == nil {
-			_ = session.Close() // only questions went over it
+			_ = session.Close() // only metadata went over it
 		}
 		return interrupted(stderr, false)
 	}
 	if err != nil {
 		return fail(stderr, err)
 	}
-	defer func() { _ = session.Close() }() // only questions go over it
+	defer func() { _ = session.Close() }() // only metadata goes over it
 	if d := session.Data(); d.Read {
 		fmt.Fprintf(out, " Successfully read data for %d stream/streams", len(d.Streams))
 		if len(d.Streams) == 1 {
@@ -179,7 +179,7 @@ func fail(stderr io.Writer, err error) error {
 	return &command.ExitError{Code: exitFailed}
 }
 
-// interrupted says what a run came to that the user has ended.
+// interrupted prints the outcome of a run that the user has ended.
 func interrupted(stderr io.Writer, reported bool) error {
 	if reported {
 		fmt.Fprintln(stderr, "The run was interrupted; the report is of what was measured until then.")
@@ -189,7 +189,7 @@ func interrupted(stderr io.Writer, reported bool) error {
 	return &command.ExitError{Code: exitInterrupted}
 }
 
-// verdict prints what is wrong with a run and returns the exit code for it.
+// verdict prints what is wrong with a run and returns its exit code.
 func (f *flags) verdict(stderr io.Writer, r *result.Result, err error, allowed float64) error {
 	failed, total := failures(r)
 	switch {
@@ -216,7 +216,7 @@ func (f *flags) verdict(stderr io.Writer, r *result.Result, err error, allowed f
 	return nil
 }
 
-// anyUnstable says whether a level that is reported did not become stable.
+// anyUnstable reports whether a reported level did not become stable.
 func anyUnstable(r *result.Result) bool {
 	return slices.ContainsFunc(r.Reported(), func(l *result.Level) bool { return !l.Stable })
 }
@@ -273,7 +273,7 @@ func writeFile(path string, write func(io.Writer) error) error {
 	return errors.Join(write(file), file.Close())
 }
 
-// commit returns the state of the sources that the binary was built from.
+// commit returns the commit that the binary was built from.
 func commit() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {

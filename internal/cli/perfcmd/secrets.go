@@ -2,11 +2,11 @@ package perfcmd
 
 import "strings"
 
-// hidden stands for what must not be seen.
+// hidden replaces secrets.
 const hidden = "***"
 
-// withoutSecrets returns the arguments of a command for its reports: the values
-// of headers, which may be keys and tokens, are not in them.
+// withoutSecrets returns the arguments of a command for its reports, without
+// the values of headers, which may be keys and tokens.
 func withoutSecrets(args []string) []string {
 	list := make([]string, 0, len(args))
 	next := false // the value of a header follows
@@ -28,7 +28,7 @@ func withoutSecrets(args []string) []string {
 	return list
 }
 
-// isHeaderFlag knows --header and what it may be shortened to.
+// isHeaderFlag recognises --header and its abbreviations.
 func isHeaderFlag(flag string) bool {
 	return len(flag) > len("--he") && strings.HasPrefix("--header", flag)
 }

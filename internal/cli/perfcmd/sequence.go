@@ -28,7 +28,7 @@ func (f *sequenceFlags) add(g *command.Group) {
 	g.Toggle(&f.serial, "serial-sequences", "open loop: one request of a sequence under way at a time")
 }
 
-// sequences turns the flags into what perf understands.
+// sequences adds the flags to perf's settings.
 func (b *builder) sequences() drive.Sequences {
 	f := &b.flags.sequence
 	s := drive.Sequences{Variation: f.variation / 100, Count: f.count, Serial: f.serial}
@@ -69,7 +69,7 @@ func (f *traceFlags) add(g *command.Group) {
 	g.Number(&f.perLog, "log-frequency", 0, "`traces` in each of the server's trace files; 0 means one file")
 }
 
-// settings returns what was given, by the protocol's names.
+// settings returns the given settings by the protocol's names.
 func (f *traceFlags) settings(given func(string) bool) map[string]string {
 	list := make(map[string]string)
 	for flag, value := range map[string]string{
@@ -82,7 +82,8 @@ func (f *traceFlags) settings(given func(string) bool) map[string]string {
 	return list
 }
 
-// parsePeriodic reads start:end:step; what is left out is 1, or the start.
+// parsePeriodic reads start:end:step; a missing step is 1, a missing end the
+// start.
 func parsePeriodic(text string, every int) (drive.PeriodicLoad, perf.Range, error) {
 	r, err := perf.ParseRange(text, true)
 	if r.Single {

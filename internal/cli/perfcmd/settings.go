@@ -18,7 +18,7 @@ import (
 	"shoal/internal/tensor"
 )
 
-// settings turns the flags into what perf understands. All faults are reported
+// settings turns the flags into perf's settings. It reports all errors
 // together.
 func (f *flags) settings(cmd *cobra.Command) (*perf.Settings, error) {
 	set := cmd.Flags()
@@ -39,7 +39,7 @@ func (f *flags) settings(cmd *cobra.Command) (*perf.Settings, error) {
 	return s, errors.Join(b.errs...)
 }
 
-// A builder collects the faults of the flags.
+// A builder collects the errors of the flags.
 type builder struct {
 	flags *flags
 	given func(name string) bool
@@ -58,7 +58,7 @@ func (b *builder) add(err error) {
 	}
 }
 
-// choice holds a value against those that a flag takes.
+// choice checks that a flag's value is one of all.
 func (b *builder) choice(name, value string, all ...string) {
 	for _, c := range all {
 		if c == value {
@@ -131,7 +131,7 @@ func (b *builder) load(s *perf.Settings) {
 	switch {
 	case f.capacity != "" && f.rate == "":
 		s.Mode, s.Distribution = result.RequestRate, f.distribution
-		s.Range = perf.Range{Single: true} // what one caller gets is where it begins
+		s.Range = perf.Range{Single: true} // the search begins with the rate of one caller
 	case f.rate != "":
 		s.Mode, s.Distribution = result.RequestRate, f.distribution
 		s.Range, err = perf.ParseRange(f.rate, false)
@@ -159,7 +159,7 @@ func (b *builder) load(s *perf.Settings) {
 	b.wrong(s.Mode == result.Concurrency && s.Range.Start > maxCallers, "--concurrency-range starts at %.0f, want %d or less", s.Range.Start, maxCallers)
 }
 
-// inFlag says in which flag an error is.
+// inFlag adds the flag to an error.
 func inFlag(name string, err error) error {
 	if err == nil {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"shoal/internal/perf/result"
 )
 
-// tlsFlags are perf's flags about TLS, by protocol as perf_analyzer has them.
+// tlsFlags are perf's flags about TLS, by protocol as in perf_analyzer.
 type tlsFlags struct {
 	grpc                      bool
 	grpcRoots                 string
@@ -36,7 +36,7 @@ func (f *tlsFlags) add(g *command.Group) {
 	g.Text(&f.httpsKeyType, "ssl-https-private-key-type", pemForm, "https: `PEM|DER`")
 }
 
-// config returns what the flags say; nil when there is no TLS.
+// config returns the TLS configuration; nil when there is no TLS.
 func (f *tlsFlags) config(protocol string, byURL bool) (*tls.Config, error) {
 	if protocol == result.GRPC {
 		if !f.grpc && !byURL {
@@ -67,13 +67,13 @@ func (f *tlsFlags) config(protocol string, byURL bool) (*tls.Config, error) {
 	return c, nil
 }
 
-// The forms that certificates and keys come in.
+// The formats of certificates and keys.
 const (
 	pemForm = "PEM"
 	derForm = "DER"
 )
 
-// A tlsFile is a file with a certificate or a key, in its form.
+// A tlsFile is a file with a certificate or a key, and its format.
 type tlsFile struct{ path, form string }
 
 // read returns the file in PEM.
@@ -120,7 +120,8 @@ func keyPair(chain, key tlsFile) (tls.Certificate, error) {
 	return tls.X509KeyPair(cert, own)
 }
 
-// anyHost takes certificates of any host that a trusted authority has signed.
+// anyHost accepts certificates for any host that a trusted authority has
+// signed.
 func anyHost(c *tls.Config) {
 	c.InsecureSkipVerify = true // the chain is verified below, the name is not
 	c.VerifyConnection = func(state tls.ConnectionState) error {
