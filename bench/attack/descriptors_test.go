@@ -41,8 +41,11 @@ func TestHealthAnswersWhenDescriptorsAreUsedUp(t *testing.T) {
 			wg.Go(func() { c.Run(ctx, target, 300, tally) })
 		}
 	}
-	for tally.Conns.Load() < 600 { // refused ones count too: a dial succeeds in the kernel
-		time.Sleep(time.Millisecond)
+	// Refused ones count too: a dial succeeds in the kernel.
+	for deadline := time.Now().Add(time.Minute); tally.Conns.Load() < 600; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d of 600 connections after a minute", tally.Conns.Load())
+		}
 	}
 	client := &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	for range 20 {

@@ -62,7 +62,7 @@ func (l *ledger) note(m ask.Model, err error, withdrawn bool) {
 		if len(l.wrong) < most {
 			l.wrong = append(l.wrong, err.Error())
 		}
-	case strings.Contains(err.Error(), "SIGKILL"):
+	case isKilled(err):
 		e.Killed++
 	case withdrawn && isWithdrawn(err):
 		e.Cancelled++
@@ -71,6 +71,14 @@ func (l *ledger) note(m ask.Model, err error, withdrawn bool) {
 			l.failed = append(l.failed, m.Name+": "+err.Error())
 		}
 	}
+}
+
+// isKilled says whether a worker that was killed explains err. Where the worker's
+// connection ends and the system reports its exit only seconds later, as on a
+// machine with much to do, the server cannot name the signal.
+func isKilled(err error) bool {
+	text := err.Error()
+	return strings.Contains(text, "SIGKILL") || strings.Contains(text, "the worker closed its connection to the server")
 }
 
 // isWithdrawn says whether err may come of a request that was cancelled. Over

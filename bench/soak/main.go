@@ -64,7 +64,7 @@ func bench(ctx context.Context, o options) (missed []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	r := results{Facts: report.Gather(), Server: command.String(), Duration: o.duration.String()}
+	r := results{Facts: report.Gather(), Server: command.String(), Race: hasRaceDetector(o.shoal), Duration: o.duration.String()}
 	err = run(ctx, o, s, profiles, &r)
 	if err = errors.Join(err, s.Close()); err != nil {
 		return nil, err

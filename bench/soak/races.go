@@ -1,10 +1,20 @@
 package main
 
 import (
+	"debug/buildinfo"
 	"os"
 	"path/filepath"
+	"runtime/debug"
+	"slices"
 	"strings"
 )
+
+// hasRaceDetector says whether a program was built with the race detector. A
+// file that cannot be read counts as built without: its memory is then judged.
+func hasRaceDetector(program string) bool {
+	info, err := buildinfo.ReadFile(program)
+	return err == nil && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+}
 
 // raceReports counts the reports of the race detector in its files, whose names
 // begin with prefix.

@@ -36,7 +36,7 @@ func TestAccountsAgreeWithinWhatWasCancelled(t *testing.T) {
 
 func TestEveryFaultIsMissed(t *testing.T) {
 	good := func() results {
-		state := watch.State{RSS: 100 << 20, Files: 50, Goroutines: 40}
+		state := watch.State{RSS: 100 << 20, Heap: 10 << 20, Files: 50, Goroutines: 40}
 		return results{Kills: 2, Start: state, End: state, Models: []account{{Model: "m", entry: entry{Good: 3, Killed: 1}, Success: 3, Failure: 1}}}
 	}
 	if got := good().missed(); len(got) > 0 {
@@ -53,6 +53,7 @@ func TestEveryFaultIsMissed(t *testing.T) {
 		"open files grew":  func(r *results) { r.End.Files = 61 },
 		"goroutines grew":  func(r *results) { r.End.Goroutines = 61 },
 		"memory grew from": func(r *results) { r.End.RSS = 151 << 20 },
+		"heap grew from":   func(r *results) { r.Race, r.End.Heap = true, 16<<20 },
 	} {
 		r := good()
 		spoil(&r)
@@ -68,7 +69,8 @@ func TestOnlyWithdrawnRequestsCountAsCancelled(t *testing.T) {
 	l.note(m, status.Error(codes.Canceled, "nobody asked for it"), false)
 	l.note(m, &ask.RefusedError{Status: 500}, true)
 	l.note(m, &ask.StreamError{Text: "worker was killed by signal 9 (SIGKILL)"}, false)
-	if got, want := *l.entries["m"], (entry{Killed: 1, Cancelled: 1}); got != want || len(l.failed) != 2 {
+	l.note(m, &ask.StreamError{Text: "the worker closed its connection to the server"}, false)
+	if got, want := *l.entries["m"], (entry{Killed: 2, Cancelled: 1}); got != want || len(l.failed) != 2 {
 		t.Errorf("got %+v and %q, want %+v and two failures", got, l.failed, want)
 	}
 }

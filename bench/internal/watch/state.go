@@ -21,6 +21,7 @@ type State struct {
 	Files      int   `json:"files"`
 	Threads    int   `json:"threads"`
 	Goroutines int   `json:"goroutines"` // 0 where the server does not tell
+	Heap       int64 `json:"heap"`       // Go's live memory after a collection; 0 where the server does not tell
 }
 
 // Read returns the state of the server. Profiles is the address of its
@@ -42,9 +43,27 @@ func Read(s *peer.Server, profiles string) (State, error) {
 	}
 	st.Files, st.Threads = len(files), len(threads)
 	if profiles != "" {
-		st.Goroutines, err = goroutines(profiles)
+		if st.Goroutines, err = goroutines(profiles); err != nil {
+			return st, err
+		}
+		st.Heap, err = heap(profiles)
 	}
 	return st, err
+}
+
+// heap collects the server's garbage and returns what is left.
+func heap(address string) (int64, error) {
+	body, err := get("http://" + address + "/debug/pprof/heap?debug=1&gc=1")
+	if err != nil {
+		return 0, err
+	}
+	const name = "\n# HeapAlloc = "
+	_, rest, ok := strings.Cut(body, name)
+	if !ok {
+		return 0, fmt.Errorf("heap profile has no line that begins with %q", strings.TrimSpace(name))
+	}
+	size, _, _ := strings.Cut(rest, "\n")
+	return strconv.ParseInt(size, 10, 64)
 }
 
 // goroutines reads the first line of the goroutine profile.
