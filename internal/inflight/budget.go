@@ -43,14 +43,14 @@ type Budget struct {
 	// mutex.
 	waiting, waitingSmall atomic.Int32
 
-	relief sync.WaitGroup // the goroutine that ends slow holders
+	relief    sync.WaitGroup // the goroutine that ends slow holders
+	relieving atomic.Bool    // it runs; changed under the mutex
 
-	mu        sync.Mutex // protects the fields below
-	small     waiters
-	large     waiters
-	holders   map[Holder]pace
-	relieving bool  // that goroutine runs
-	wanted    int64 // bytes that Try has refused since it last looked
+	mu      sync.Mutex // protects the fields below
+	small   waiters
+	large   waiters
+	holders map[Holder]pace
+	wanted  int64 // bytes that Try has refused since it last looked
 }
 
 // waiters are claims that wait, the first come first.
@@ -131,7 +131,21 @@ func (b *Budget) fits(n, held int64) bool {
 	if held+n <= Small {
 		ahead = &b.waitingSmall // small claims need not wait for large ones
 	}
-	return ahead.Load() == 0 && b.try(n, b.ceiling(held+n))
+	if ahead.Load() > 0 || !b.try(n, b.ceiling(held+n)) {
+		return false
+	}
+	b.watch()
+	return true
+}
+
+// watch has the holders watched when much of the budget is in use.
+func (b *Budget) watch() {
+	if b.used.Load() <= b.watchFrom() || b.relieving.Load() {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.relieveLocked()
 }
 
 // try claims n bytes if no more than ceiling are in use then.
@@ -244,6 +258,7 @@ func (b *Budget) ErrFull(n int64) error { return b.full(n) }
 func (b *Budget) Force(n int64) {
 	if b != nil {
 		b.raise(b.used.Add(n))
+		b.watch()
 	}
 }
 

@@ -27,7 +27,7 @@ const (
 	quietTicks = 5
 	// heapRoom is the least that the collector's limit leaves for what is not
 	// counted by the budget.
-	heapRoom = 32 << 20
+	heapRoom = 24 << 20
 )
 
 // StartReclaimer watches b until Close. With setHeap it sets Go's memory limit,
@@ -49,16 +49,20 @@ func (r *Reclaimer) run() {
 	ticker := time.NewTicker(reclaimTick)
 	defer ticker.Stop()
 	var p peak
+	// The most that was in use during the last tick and the one before: what
+	// the last collection found may be from either.
+	used, before := r.budget.Used(), int64(0)
 	for {
 		if r.setHeap {
-			debug.SetMemoryLimit(heapLimit(r.budget.Limit(), r.budget.Used(), heapInUse()))
+			debug.SetMemoryLimit(heapLimit(r.budget.Limit(), max(used, before), heapInUse()))
 		}
 		select {
 		case <-r.stop:
 			return
 		case <-ticker.C:
 		}
-		if p.over(r.budget.ResetPeak()) {
+		used, before = r.budget.ResetPeak(), used
+		if p.over(used) {
 			r.trim()
 			runtime.GC() // sync.Pool keeps its content for one collection more
 			debug.FreeOSMemory()

@@ -37,6 +37,7 @@ const (
 type pace struct {
 	moved int64
 	at    time.Time
+	slow  bool // over the slowFor that ended then
 }
 
 // Register has h ended when memory is short and it is slow, until Unregister.
@@ -59,13 +60,14 @@ func (b *Budget) Unregister(h Holder) {
 	delete(b.holders, h)
 }
 
-// relieveLocked looks after holders until no claim waits or is refused any more.
-// At first it only notes how fast they are.
+// relieveLocked looks at the holders until the budget has room again. It begins
+// before claims have to wait, so that the pace of the holders is then known, and
+// ends slow ones only while claims wait or are refused.
 func (b *Budget) relieveLocked() {
-	if b.relieving || len(b.holders) == 0 {
+	if b.relieving.Load() || len(b.holders) == 0 {
 		return
 	}
-	b.relieving = true
+	b.relieving.Store(true)
 	b.relief.Go(func() {
 		ticker := time.NewTicker(reliefTick)
 		defer ticker.Stop()
@@ -75,8 +77,8 @@ func (b *Budget) relieveLocked() {
 			}
 			<-ticker.C
 			b.mu.Lock()
-			if b.waiting.Load() == 0 && b.wanted == 0 {
-				b.relieving = false
+			if b.waiting.Load() == 0 && b.wanted == 0 && b.used.Load() <= b.watchFrom() {
+				b.relieving.Store(false)
 				b.mu.Unlock()
 				return
 			}
@@ -84,6 +86,9 @@ func (b *Budget) relieveLocked() {
 		}
 	})
 }
+
+// watchFrom is the use from which holders are watched.
+func (b *Budget) watchFrom() int64 { return b.limit / 2 }
 
 // A slowHolder is one that may be ended.
 type slowHolder struct {
@@ -101,6 +106,9 @@ func (b *Budget) slow(now time.Time, first bool) []Holder {
 		holders, paces = append(holders, h), append(paces, p)
 	}
 	need := b.small.bytes() + b.large.bytes() + b.wanted
+	if need > 0 { // answers are counted whether they fit or not
+		need += max(0, b.used.Load()-b.ceiling(need))
+	}
 	if !first {
 		b.wanted = 0
 	}
@@ -111,14 +119,16 @@ func (b *Budget) slow(now time.Time, first bool) []Holder {
 		bytes, moved := h.Waiting()
 		elapsed := now.Sub(paces[i].at)
 		seen[i] = paces[i]
-		switch {
-		case first || paces[i].at.IsZero() || bytes < leastEvicted:
-			seen[i] = pace{moved, now}
-		case elapsed < slowFor:
-		case isSlow(bytes, moved-paces[i].moved, elapsed):
+		if first || paces[i].at.IsZero() || bytes < leastEvicted {
+			seen[i] = pace{moved: moved, at: now}
+			continue
+		}
+		slow := isSlow(bytes, moved-paces[i].moved, elapsed)
+		if elapsed >= slowFor {
+			seen[i] = pace{moved, now, slow}
+		}
+		if slow && (elapsed >= slowFor || paces[i].slow) {
 			found = append(found, slowHolder{h, bytes})
-		default:
-			seen[i] = pace{moved, now}
 		}
 	}
 	b.mu.Lock()

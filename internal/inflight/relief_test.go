@@ -57,6 +57,7 @@ func TestSlowHoldersGiveWayToClaimsThatWait(t *testing.T) {
 			t.Errorf("ended: stopped %v, fast %v; want the slow one", stopped.evicted.Load(), fast.evicted.Load())
 		}
 		wantRefused(t, b.Acquire(24*mib, 0)) // nobody is slow any more
+		b.Release(b.Used())
 		b.relief.Wait()
 	})
 }
@@ -70,6 +71,37 @@ func TestSmallHoldersAreLeftAlone(t *testing.T) {
 		if small.evicted.Load() {
 			t.Error("a holder of little was ended")
 		}
+		b.Release(b.Used())
+		b.relief.Wait()
+	})
+}
+
+// TestOveruseIsRelievedAtOnce has answers, which are counted whether they fit or
+// not, take more than there is. Their holders were watched before the first
+// claim has to wait.
+func TestOveruseIsRelievedAtOnce(t *testing.T) {
+	const mib = 1 << 20
+	synctest.Test(t, func(t *testing.T) {
+		b := New(64*mib, 0)
+		var stopped []*client
+		for range 12 {
+			c := &client{budget: b, holds: 8 * mib, start: time.Now()}
+			b.Register(c)
+			b.Force(c.holds)
+			stopped = append(stopped, c)
+		}
+		time.Sleep(2 * slowFor)
+		for _, c := range stopped {
+			if c.evicted.Load() {
+				t.Error("a holder was ended while no claim waited")
+			}
+		}
+		start := time.Now()
+		mustAcquire(t, b, 1<<10, 0)
+		if got := time.Since(start); got > 2*reliefTick {
+			t.Errorf("a small claim waited %v, want %v at most", got, 2*reliefTick)
+		}
+		b.Release(b.Used())
 		b.relief.Wait()
 	})
 }

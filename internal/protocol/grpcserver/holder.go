@@ -3,10 +3,14 @@ package grpcserver
 import "shoal/internal/reject"
 
 // Waiting implements inflight.Holder. Calls with a stream of messages count as
-// waiting: they may never send one.
+// waiting: they may never send one. Messages that arrive do not while the reader
+// waits for memory: that is not the client's fault.
 func (c *conn) Waiting() (bytes, moved int64) {
 	c.mu.Lock()
-	bytes = c.arriving + c.unsent + int64(c.out.size) + c.streamed
+	bytes = c.unsent + int64(c.out.size) + c.streamed
+	if c.in.waiting.Load() != readerBusy {
+		bytes += c.arriving
+	}
 	c.mu.Unlock()
 	return bytes, c.in.total.Load() + c.written.Load()
 }

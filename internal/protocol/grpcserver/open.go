@@ -95,7 +95,11 @@ func (c *conn) header(id uint32, block []byte, endStream bool) error {
 		c.reset(id, http2.ErrCodeProtocol)
 		return nil
 	}
-	s, refused, crowded := c.open(id, r, endStream)
+	size := c.claim(r)
+	s, refused, crowded := c.open(id, r, size, endStream)
+	if s == nil {
+		c.server.budget().Release(size)
+	}
 	if refused != nil {
 		cost := refusalCost
 		if r.method != nil && r.method.clientStreams {
@@ -153,9 +157,40 @@ var (
 	errCancelled = status.Error(codes.Canceled, context.Canceled.Error())
 )
 
-// open makes a call of a request, or refuses it at once. It also says whether
-// the reader must wait. Both are nil when the connection takes no more calls.
-func (c *conn) open(id uint32, r *request, endStream bool) (_ *call, _ *refusal, crowded bool) {
+// claim claims the memory of a call and returns how much that is, or refuses the
+// request when there is none. It may wait, but not for a call with a stream of
+// messages: the connection that asks may hold all of the memory by such calls,
+// and it would be ended in place of this call.
+func (c *conn) claim(r *request) int64 {
+	switch {
+	case r.refusal != nil:
+		return 0
+	case r.timed && r.timeout <= 0:
+		r.refusal = &refusalDeadline
+		return 0
+	}
+	c.mu.Lock()
+	held := c.heldLocked()
+	c.mu.Unlock()
+	budget := c.server.budget()
+	if m := r.method; m != nil && m.clientStreams {
+		if !budget.Try(streamMemory, held) {
+			r.refusal = refusalMemory(budget.ErrFull(streamMemory))
+			return 0
+		}
+		return streamMemory
+	}
+	if err := budget.Acquire(callMemory, held); err != nil {
+		r.refusal = refusalMemory(err)
+		return 0
+	}
+	return callMemory
+}
+
+// open makes a call of a request, for which so much memory was claimed, or
+// refuses it at once. It also says whether the reader must wait. Both are nil
+// when the connection takes no more calls.
+func (c *conn) open(id uint32, r *request, size int64, endStream bool) (_ *call, _ *refusal, crowded bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	crowded = c.crowdedLocked()
@@ -173,19 +208,7 @@ func (c *conn) open(id uint32, r *request, endStream bool) (_ *call, _ *refusal,
 		c.putLocked(h2.AppendNumber(c.out.buf, http2.FrameRSTStream, id, uint32(http2.ErrCodeRefusedStream)))
 		return nil, &refusalStreams, crowded
 	}
-	size := int64(callMemory)
-	if m := r.method; m != nil && m.clientStreams {
-		size = streamMemory
-	}
-	refusal := r.refusal
-	switch {
-	case refusal != nil:
-	case r.timed && r.timeout <= 0:
-		refusal = &refusalDeadline
-	case !c.server.budget().Try(size, c.heldLocked()):
-		refusal = refusalMemory(c.server.budget().ErrFull(size))
-	}
-	if refusal != nil {
+	if refusal := r.refusal; refusal != nil {
 		// Reported first: a client that has its answer finds it counted.
 		c.rejected(refusal.reason, refusal.status.Message())
 		before := c.out.size

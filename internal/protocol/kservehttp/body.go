@@ -158,6 +158,9 @@ func (p *body) growTo(length int) error {
 
 // grow moves the body to memory of at least n bytes.
 func (p *body) grow(n int) error {
+	if p.holds != nil {
+		p.holds.Store(0) // while memory is waited for, the client is not
+	}
 	buf, err := p.memory.Claim(n, int64(cap(p.b)))
 	if err != nil {
 		return err
