@@ -15,6 +15,8 @@ import (
 	"shoal/internal/connlimit"
 	"shoal/internal/engine"
 	"shoal/internal/metrics"
+	"shoal/internal/protocol/httpserver"
+	"shoal/internal/protocol/kserve"
 	"shoal/internal/protocol/kservegrpc"
 	"shoal/internal/protocol/kservehttp"
 )
@@ -93,20 +95,19 @@ func (f *metricsFlags) endpoint(httpAddress string) endpoint {
 // options returns what the flags ask for, with their faults all at once.
 func (h *httpFlags) options() (kservehttp.Options, error) {
 	opt := kservehttp.Options{
-		MaxInputSize: h.maxInput, MaxBodySize: h.maxBody, MaxHeaderSize: h.maxHeader, MaxConnections: h.maxConnections,
-		IdleTimeout: seconds(h.idleTimeout), HeaderTimeout: seconds(h.headerTimeout), StallTimeout: seconds(h.bodyTimeout),
+		MaxInputSize: h.maxInput,
+		Server: httpserver.Options{
+			MaxBodySize: h.maxBody, MaxHeaderSize: h.maxHeader, MaxConnections: h.maxConnections,
+			IdleTimeout: seconds(h.idleTimeout), HeaderTimeout: seconds(h.headerTimeout), StallTimeout: seconds(h.bodyTimeout),
+		},
 	}
 	var errs []error
 	var err error
 	if opt.Forward, err = pattern("--http-header-forward-pattern", h.forward); err != nil {
 		errs = append(errs, err)
 	}
-	for _, text := range h.restricted {
-		rule, err := kservehttp.ParseRestriction(text)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("--http-restricted-api: %w", err))
-		}
-		opt.Restrictions = append(opt.Restrictions, rule)
+	if opt.Restrictions, err = kserve.ParseRestrictions(h.restricted); err != nil {
+		errs = append(errs, fmt.Errorf("--http-restricted-api: %w", err))
 	}
 	return opt, errors.Join(errs...)
 }
@@ -117,9 +118,10 @@ func (f *serveFlags) startHTTP(l *life, e *engine.Engine, ln net.Listener) (fron
 		_ = ln.Close()
 		return front{}, err
 	}
-	opt.Rejects, opt.Log = f.rejects, l.log
-	opt.Memory, opt.MaxRatio = l.memory, int64(f.memory.ratio)
-	opt.MaxConnections = connections(opt.MaxConnections, opt.ConnMemory(), l.memory.Budget())
+	o := &opt.Server
+	o.Rejects, o.Log = f.rejects, l.log
+	o.Memory, o.MaxRatio = l.memory, int64(f.memory.ratio)
+	o.MaxConnections = connections(o.MaxConnections, o.ConnMemory(), l.memory.Budget())
 	s, err := kservehttp.Start(opt, e, ln)
 	if err != nil {
 		return front{}, err
@@ -145,12 +147,8 @@ func (g *grpcFlags) options() (kservegrpc.Options, error) {
 	if opt.Compression, err = kservegrpc.ParseCompression(g.compression); err != nil {
 		errs = append(errs, fmt.Errorf("--grpc-infer-response-compression-level: %w", err))
 	}
-	for _, text := range g.restricted {
-		rule, err := kservegrpc.ParseRestriction(text)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("--grpc-restricted-protocol: %w", err))
-		}
-		opt.Restricted = append(opt.Restricted, rule)
+	if opt.Restrictions, err = kserve.ParseRestrictions(g.restricted); err != nil {
+		errs = append(errs, fmt.Errorf("--grpc-restricted-protocol: %w", err))
 	}
 	if opt.ForwardHeaders, err = pattern("--grpc-header-forward-pattern", g.forward); err != nil {
 		errs = append(errs, err)

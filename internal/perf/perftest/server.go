@@ -120,7 +120,7 @@ func (s *Server) listen(e *engine.Engine) error {
 	if err != nil {
 		return err
 	}
-	h, err := kservehttp.Start(kservehttp.Options{Log: slog.New(slog.DiscardHandler)}, e, ln)
+	h, err := kservehttp.Start(kservehttp.Options{}, e, ln)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"shoal/internal/engine"
 	"shoal/internal/infer"
 	"shoal/internal/protocol/grpcserver"
+	"shoal/internal/protocol/kserve"
 	"shoal/internal/reject"
 	"shoal/internal/status"
 )
@@ -131,7 +132,7 @@ func (s *Server) forward(ctx context.Context, m *message) error {
 		if len(values) == 0 || !s.opt.ForwardHeaders.MatchString(name) {
 			continue
 		}
-		if reserved(name) {
+		if kserve.Reserved(name) {
 			return status.Errorf(status.InvalidArgument, "Header '%s' is reserved for Triton usage and cannot be forwarded.", name)
 		}
 		m.req.Params = append(m.req.Params, infer.Param{Name: name, Kind: infer.ParamString, String: values[0]})

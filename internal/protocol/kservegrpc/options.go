@@ -6,11 +6,11 @@ import (
 	"log/slog"
 	"math"
 	"regexp"
-	"strings"
 	"time"
 
 	"shoal/internal/inflight"
 	"shoal/internal/protocol/grpcserver"
+	"shoal/internal/protocol/kserve"
 	"shoal/internal/reject"
 )
 
@@ -52,8 +52,9 @@ type Options struct {
 	// Compression is how hard responses to inference are compressed for
 	// clients that accept it. It holds for all servers of the process.
 	Compression Compression
-	// Restricted lists what is closed to clients that do not know a header.
-	Restricted []Restriction
+	// Restrictions close APIs to calls without the metadata
+	// "triton-grpc-protocol-<Header>" of the right value.
+	Restrictions kserve.Restrictions
 	// ForwardHeaders matches the names of the metadata that are given to the
 	// model as parameters; nil forwards none.
 	ForwardHeaders *regexp.Regexp
@@ -99,66 +100,6 @@ func ParseCompression(s string) (Compression, error) {
 		}
 	}
 	return 0, fmt.Errorf("compression level %q is none of none, low, medium, high", s)
-}
-
-// A Class is a group of calls that can be restricted together.
-type Class string
-
-// The classes, by their names in the flag.
-const (
-	ClassHealth       Class = "health"
-	ClassMetadata     Class = "metadata"
-	ClassInference    Class = "inference"
-	ClassSharedMemory Class = "shared-memory"
-	ClassModelConfig  Class = "model-config"
-	ClassRepository   Class = "model-repository"
-	ClassStatistics   Class = "statistics"
-	ClassTrace        Class = "trace"
-	ClassLogging      Class = "logging"
-)
-
-var classes = []Class{
-	ClassHealth, ClassMetadata, ClassInference, ClassSharedMemory, ClassModelConfig,
-	ClassRepository, ClassStatistics, ClassTrace, ClassLogging,
-}
-
-// A Restriction closes classes of calls to clients that do not send the
-// metadata "triton-grpc-protocol-<Key>" with the given value.
-type Restriction struct {
-	Classes    []Class
-	Key, Value string
-}
-
-// restrictionPrefix stands before the key of a restriction.
-const restrictionPrefix = "triton-grpc-protocol-"
-
-// ParseRestriction reads the flag's form "<class>[,<class>...]:<key>=<value>".
-func ParseRestriction(s string) (Restriction, error) {
-	names, pair, ok := strings.Cut(s, ":")
-	key, value, ok2 := strings.Cut(pair, "=")
-	if !ok || !ok2 || key == "" {
-		return Restriction{}, fmt.Errorf("restricted protocol %q: want <class>[,<class>...]:<key>=<value>", s)
-	}
-	r := Restriction{Key: strings.ToLower(key), Value: value}
-	for name := range strings.SplitSeq(names, ",") {
-		c, err := parseClass(name)
-		if err != nil {
-			return Restriction{}, fmt.Errorf("restricted protocol %q: %w", s, err)
-		}
-		r.Classes = append(r.Classes, c)
-	}
-	return r, nil
-}
-
-func parseClass(name string) (Class, error) {
-	known := make([]string, len(classes))
-	for i, c := range classes {
-		if string(c) == name {
-			return c, nil
-		}
-		known[i] = string(c)
-	}
-	return "", fmt.Errorf("class %q is none of %s", name, strings.Join(known, ", "))
 }
 
 // withDefaults returns the options with every default filled in.

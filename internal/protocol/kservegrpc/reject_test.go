@@ -18,6 +18,7 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"shoal/internal/protocol/kserve"
 	pb "shoal/internal/protocol/kservegrpc/inferencepb"
 	"shoal/internal/reject"
 	"shoal/internal/status"
@@ -117,7 +118,8 @@ func TestRejectedCallsAreCountedByModelAndReason(t *testing.T) {
 }
 
 func TestRejectionsAroundInferenceAreCounted(t *testing.T) {
-	restricted := Options{Restricted: []Restriction{{Classes: []Class{ClassInference, ClassModelConfig}, Key: "k", Value: "v"}}}
+	rule := &kserve.Restriction{Header: "k", Value: "v"}
+	restricted := Options{Restrictions: kserve.Restrictions{kserve.Inference: rule, kserve.ModelConfig: rule}}
 	invoke := func(method string, opts ...grpc.CallOption) func(context.Context, *testServer) error {
 		return func(ctx context.Context, s *testServer) error {
 			return s.conn.Invoke(ctx, method, floatsRequest(4), new(pb.ModelInferResponse), opts...)

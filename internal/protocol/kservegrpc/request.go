@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"shoal/internal/infer"
+	"shoal/internal/protocol/kserve"
 	"shoal/internal/shm"
 	"shoal/internal/status"
 	"shoal/internal/tensor"
@@ -177,18 +178,9 @@ func (m *message) setParam(p *param) error {
 	return nil
 }
 
-// reserved reports whether a parameter of that name has a meaning of its own.
-func reserved(name string) bool {
-	switch name {
-	case "sequence_id", "sequence_start", "sequence_end", "priority", "timeout":
-		return true
-	}
-	return strings.HasPrefix(name, "triton_")
-}
-
 // addParam adds a parameter that is meant for the model.
 func addParam(r *infer.Request, p *param) error {
-	if strings.HasPrefix(p.Name, "triton_") {
+	if strings.HasPrefix(p.Name, kserve.ReservedPrefix) {
 		return status.Errorf(status.InvalidArgument,
 			"parameter keys starting with 'triton_' are reserved for Triton usage. Only the following keys starting with 'triton_' are allowed: triton_enable_empty_final_response")
 	}

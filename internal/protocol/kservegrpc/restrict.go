@@ -1,9 +1,7 @@
 package kservegrpc
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
-	"fmt"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
@@ -11,74 +9,58 @@ import (
 	reflectionalpha "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
 	grpcstatus "google.golang.org/grpc/status"
 
+	"shoal/internal/protocol/kserve"
 	pb "shoal/internal/protocol/kservegrpc/inferencepb"
 )
 
-// methodClass says which class a method belongs to. Reflection tells what the
-// server offers, as its metadata do.
-var methodClass = map[string]Class{
-	healthpb.Health_Check_FullMethodName: ClassHealth,
-	healthpb.Health_List_FullMethodName:  ClassHealth,
-	healthpb.Health_Watch_FullMethodName: ClassHealth,
+// methodAPI says which API a method belongs to. Reflection tells what the server
+// offers, as its metadata do.
+var methodAPI = map[string]kserve.API{
+	healthpb.Health_Check_FullMethodName: kserve.Health,
+	healthpb.Health_List_FullMethodName:  kserve.Health,
+	healthpb.Health_Watch_FullMethodName: kserve.Health,
 
-	reflectionpb.ServerReflection_ServerReflectionInfo_FullMethodName:    ClassMetadata,
-	reflectionalpha.ServerReflection_ServerReflectionInfo_FullMethodName: ClassMetadata,
+	reflectionpb.ServerReflection_ServerReflectionInfo_FullMethodName:    kserve.Metadata,
+	reflectionalpha.ServerReflection_ServerReflectionInfo_FullMethodName: kserve.Metadata,
 
-	pb.GRPCInferenceService_ServerLive_FullMethodName:                   ClassHealth,
-	pb.GRPCInferenceService_ServerReady_FullMethodName:                  ClassHealth,
-	pb.GRPCInferenceService_ModelReady_FullMethodName:                   ClassHealth,
-	pb.GRPCInferenceService_ServerMetadata_FullMethodName:               ClassMetadata,
-	pb.GRPCInferenceService_ModelMetadata_FullMethodName:                ClassMetadata,
-	pb.GRPCInferenceService_ModelInfer_FullMethodName:                   ClassInference,
-	pb.GRPCInferenceService_ModelStreamInfer_FullMethodName:             ClassInference,
-	pb.GRPCInferenceService_ModelConfig_FullMethodName:                  ClassModelConfig,
-	pb.GRPCInferenceService_ModelStatistics_FullMethodName:              ClassStatistics,
-	pb.GRPCInferenceService_RepositoryIndex_FullMethodName:              ClassRepository,
-	pb.GRPCInferenceService_RepositoryModelLoad_FullMethodName:          ClassRepository,
-	pb.GRPCInferenceService_RepositoryModelUnload_FullMethodName:        ClassRepository,
-	pb.GRPCInferenceService_SystemSharedMemoryStatus_FullMethodName:     ClassSharedMemory,
-	pb.GRPCInferenceService_SystemSharedMemoryRegister_FullMethodName:   ClassSharedMemory,
-	pb.GRPCInferenceService_SystemSharedMemoryUnregister_FullMethodName: ClassSharedMemory,
-	pb.GRPCInferenceService_CudaSharedMemoryStatus_FullMethodName:       ClassSharedMemory,
-	pb.GRPCInferenceService_CudaSharedMemoryRegister_FullMethodName:     ClassSharedMemory,
-	pb.GRPCInferenceService_CudaSharedMemoryUnregister_FullMethodName:   ClassSharedMemory,
-	pb.GRPCInferenceService_TraceSetting_FullMethodName:                 ClassTrace,
-	pb.GRPCInferenceService_LogSettings_FullMethodName:                  ClassLogging,
+	pb.GRPCInferenceService_ServerLive_FullMethodName:                   kserve.Health,
+	pb.GRPCInferenceService_ServerReady_FullMethodName:                  kserve.Health,
+	pb.GRPCInferenceService_ModelReady_FullMethodName:                   kserve.Health,
+	pb.GRPCInferenceService_ServerMetadata_FullMethodName:               kserve.Metadata,
+	pb.GRPCInferenceService_ModelMetadata_FullMethodName:                kserve.Metadata,
+	pb.GRPCInferenceService_ModelInfer_FullMethodName:                   kserve.Inference,
+	pb.GRPCInferenceService_ModelStreamInfer_FullMethodName:             kserve.Inference,
+	pb.GRPCInferenceService_ModelConfig_FullMethodName:                  kserve.ModelConfig,
+	pb.GRPCInferenceService_ModelStatistics_FullMethodName:              kserve.Statistics,
+	pb.GRPCInferenceService_RepositoryIndex_FullMethodName:              kserve.ModelRepository,
+	pb.GRPCInferenceService_RepositoryModelLoad_FullMethodName:          kserve.ModelRepository,
+	pb.GRPCInferenceService_RepositoryModelUnload_FullMethodName:        kserve.ModelRepository,
+	pb.GRPCInferenceService_SystemSharedMemoryStatus_FullMethodName:     kserve.SharedMemory,
+	pb.GRPCInferenceService_SystemSharedMemoryRegister_FullMethodName:   kserve.SharedMemory,
+	pb.GRPCInferenceService_SystemSharedMemoryUnregister_FullMethodName: kserve.SharedMemory,
+	pb.GRPCInferenceService_CudaSharedMemoryStatus_FullMethodName:       kserve.SharedMemory,
+	pb.GRPCInferenceService_CudaSharedMemoryRegister_FullMethodName:     kserve.SharedMemory,
+	pb.GRPCInferenceService_CudaSharedMemoryUnregister_FullMethodName:   kserve.SharedMemory,
+	pb.GRPCInferenceService_TraceSetting_FullMethodName:                 kserve.Trace,
+	pb.GRPCInferenceService_LogSettings_FullMethodName:                  kserve.Logging,
 }
 
-// permit refuses a call whose class is restricted and that does not bring the
+// restrictionPrefix stands before the header of a restriction.
+const restrictionPrefix = "triton-grpc-protocol-"
+
+// permit refuses a call whose API is restricted and that does not bring the
 // header for it. It is asked before anything but the header is read.
 func (s *Server) permit(method string, header func(name string) []string) *grpcstatus.Status {
-	r, ok := s.restricted[methodClass[method]]
-	if !ok {
+	api, ok := methodAPI[method]
+	if !ok || s.opt.Restrictions[api] == nil {
 		return nil
 	}
-	name := restrictionPrefix + r.Key
+	r := s.opt.Restrictions[api]
+	name := restrictionPrefix + strings.ToLower(r.Header)
 	for _, v := range header(name) {
-		if sameSecret(v, r.Value) {
+		if r.Opens([]byte(v)) {
 			return nil
 		}
 	}
 	return grpcstatus.Newf(codes.Unavailable, "This protocol is restricted, expecting header '%s'", name)
-}
-
-// sameSecret compares in a time that says nothing about the values, nor about
-// their lengths.
-func sameSecret(a, b string) bool {
-	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
-	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
-}
-
-// restrictions returns the restriction of each class that has one.
-func restrictions(list []Restriction) (map[Class]Restriction, error) {
-	by := make(map[Class]Restriction)
-	for _, r := range list {
-		for _, c := range r.Classes {
-			if _, ok := by[c]; ok {
-				return nil, fmt.Errorf("gRPC: protocol %q is restricted twice", c)
-			}
-			by[c] = r
-		}
-	}
-	return by, nil
 }

@@ -25,13 +25,12 @@ import (
 
 // A Server answers gRPC calls on one listener.
 type Server struct {
-	opt        Options
-	engine     *engine.Engine
-	encoder    encoder
-	restricted map[Class]Restriction
-	log        *slog.Logger
-	addr       net.Addr
-	grpc       *grpcserver.Server
+	opt     Options
+	engine  *engine.Engine
+	encoder encoder
+	log     *slog.Logger
+	addr    net.Addr
+	grpc    *grpcserver.Server
 
 	closing chan struct{} // closed when the server begins to close
 	once    sync.Once
@@ -57,10 +56,6 @@ func Start(opt Options, e *engine.Engine, l net.Listener) (*Server, error) {
 func newServer(opt Options, e *engine.Engine) (*Server, error) {
 	opt = opt.withDefaults()
 	s := &Server{opt: opt, engine: e, encoder: encoder{opt.MaxMessage, opt.Memory}, log: opt.Log, closing: make(chan struct{})}
-	var err error
-	if s.restricted, err = restrictions(opt.Restricted); err != nil {
-		return nil, err
-	}
 	transport, err := s.transport()
 	if err != nil {
 		return nil, err

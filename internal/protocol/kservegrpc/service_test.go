@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/stats"
 	grpcstatus "google.golang.org/grpc/status"
 
+	"shoal/internal/protocol/kserve"
 	pb "shoal/internal/protocol/kservegrpc/inferencepb"
 	"shoal/internal/shm"
 )
@@ -99,15 +100,11 @@ func TestReflectionListsTheService(t *testing.T) {
 }
 
 func TestEveryMethodHasAClassThatCanBeRestricted(t *testing.T) {
-	var all []Restriction
-	for _, c := range classes {
-		r, err := ParseRestriction(string(c) + ":key-" + string(c) + "=open")
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, r)
+	var all kserve.Restrictions
+	for api := range all {
+		all[api] = &kserve.Restriction{Header: "Key-" + kserve.API(api).String(), Value: "open"}
 	}
-	s := startServer(t, Options{Restricted: all})
+	s := startServer(t, Options{Restrictions: all})
 	for _, m := range pb.GRPCInferenceService_ServiceDesc.Methods {
 		err := s.conn.Invoke(t.Context(), "/inference.GRPCInferenceService/"+m.MethodName, []byte{}, new([]byte), grpc.ForceCodecV2(rawCodec{}))
 		if st := grpcstatus.Convert(err); st.Code() != codes.Unavailable || !strings.HasPrefix(st.Message(), "This protocol is restricted, expecting header 'triton-grpc-protocol-key-") {
@@ -123,8 +120,9 @@ func TestEveryMethodHasAClassThatCanBeRestricted(t *testing.T) {
 	}
 	for service, info := range s.grpc.GetServiceInfo() { // reflection among them
 		for _, m := range info.Methods {
-			if name := "/" + service + "/" + m.Name; methodClass[name] == "" {
-				t.Errorf("%s: got no class, want one", name)
+			name := "/" + service + "/" + m.Name
+			if _, ok := methodAPI[name]; !ok {
+				t.Errorf("%s: got no API, want one", name)
 			}
 		}
 	}
@@ -142,18 +140,6 @@ func TestEveryMethodHasAClassThatCanBeRestricted(t *testing.T) {
 	}
 	if _, err := s.client.ModelInfer(with("open"), floatsRequest(1)); err != nil {
 		t.Errorf("right value: got %v, want an answer", err)
-	}
-}
-
-func TestRestrictionsAreChecked(t *testing.T) {
-	for _, text := range []string{"", "health", "health:key", "health:=v", "nosuch:k=v", "health,:k=v"} {
-		if r, err := ParseRestriction(text); err == nil {
-			t.Errorf("%q: got %v, want an error", text, r)
-		}
-	}
-	twice := []Restriction{{Classes: []Class{ClassHealth}, Key: "a"}, {Classes: []Class{ClassHealth}, Key: "b"}}
-	if _, err := newServer(Options{Restricted: twice}, nil); err == nil {
-		t.Error("a class that is restricted twice: got no error, want one")
 	}
 }
 

@@ -2,36 +2,31 @@ package kservehttp
 
 import (
 	"io"
-	"strconv"
 	"sync"
-
-	"github.com/valyala/fasthttp"
 
 	"shoal/internal/infer"
 	"shoal/internal/inflight"
+	"shoal/internal/protocol/httpserver"
 )
 
 // An inferAnswer is an inference request on its way through the handler and the
-// body of its answer, which fasthttp takes from it after the handler has
+// body of its answer, which the server takes from it after the handler has
 // returned. Binary outputs go from where the model left them to the socket
 // without a copy; the request is held until then.
 type inferAnswer struct {
-	io.Reader // not there: fasthttp prefers WriteTo
-
-	body      *body
+	body      *httpserver.Body
 	request   *infer.Request
 	allBinary bool
 
 	memory *inflight.Pool
-	kept   []byte         // memory for small answers
-	large  *body          // memory for others; nil when there is none
-	claim  inflight.Claim // what the answer takes besides
+	kept   []byte           // memory for small answers
+	large  *httpserver.Body // memory for others; nil when there is none
+	claim  inflight.Claim   // what the answer takes besides
 
 	json   []byte // the JSON part of the answer, or all of it when packed
 	binary int    // the bytes of the outputs that follow it
-	coding encoding
+	coding httpserver.Encoding
 	length int // of the JSON part, for the header; 0 when there is no other
-	digits [20]byte
 }
 
 var answers = sync.Pool{New: func() any { return new(inferAnswer) }}
@@ -53,7 +48,7 @@ func (a *inferAnswer) letGo() {
 		a.request = nil
 	}
 	if a.body != nil {
-		a.body.release()
+		a.body.Release()
 		a.body = nil
 	}
 }
@@ -62,7 +57,7 @@ func (a *inferAnswer) letGo() {
 func (a *inferAnswer) release() {
 	a.letGo()
 	if a.large != nil {
-		a.large.release()
+		a.large.Release()
 	}
 	a.claim.Release()
 	kept := a.kept[:0]
@@ -82,11 +77,11 @@ const smallJSON = 64 << 10
 func (a *inferAnswer) encode() error {
 	room := a.kept[:0]
 	if n := jsonSize(a.request, a.allBinary); n > smallJSON {
-		a.large = newBody(a.memory)
-		if err := a.large.grow(n); err != nil {
+		a.large = httpserver.NewBody(a.memory)
+		if err := a.large.Grow(n); err != nil {
 			return err
 		}
-		room = a.large.b
+		room = a.large.B
 	}
 	var err error
 	if a.json, a.binary, err = appendResponse(room, a.request, a.allBinary); err != nil {
@@ -111,44 +106,37 @@ func (a *inferAnswer) encode() error {
 }
 
 // compress packs the answer.
-func (a *inferAnswer) compress(enc encoding) error {
-	if enc == unpacked {
+func (a *inferAnswer) compress(enc httpserver.Encoding) error {
+	if enc == httpserver.Identity {
 		return nil
 	}
-	packed := newBody(a.memory)
-	w := enc.writer((*bodyWriter)(packed))
-	_, err := a.WriteTo(w)
-	if err == nil {
-		err = w.Close()
+	packed, err := enc.Compress(a, a.memory)
+	if err != nil {
+		return err
 	}
-	enc.putWriter(w)
 	a.letGo()
 	a.claim.Release()
 	if a.large != nil {
-		a.large.release()
+		a.large.Release()
 	}
-	a.large, a.json = packed, packed.b
+	a.large, a.json = packed, packed.B
 	a.binary, a.coding = 0, enc
-	return err
+	return nil
 }
 
-// send hands the answer to fasthttp, which closes it when it is written.
-func (a *inferAnswer) send(ctx *fasthttp.RequestCtx) {
-	h := &ctx.Response.Header
+// send hands the answer to the server, which closes it when it is written.
+func (a *inferAnswer) send(x *httpserver.Exchange) {
+	if a.coding != httpserver.Identity {
+		x.SetHeader("Content-Encoding", a.coding.String())
+	}
 	if a.length > 0 {
-		h.SetContentType(bytesType)
-		h.SetCanonical(headerLength, strconv.AppendInt(a.digits[:0], int64(a.length), 10))
+		x.SetType(bytesType)
+		x.SetHeaderInt(headerLength, a.length)
 	} else {
-		h.SetContentType(jsonType)
+		x.SetType(jsonType)
 	}
-	if a.coding != unpacked {
-		h.SetContentEncoding(a.coding.String())
-	}
-	ctx.Response.SetBodyStream(a, len(a.json)+a.binary)
+	x.SetStream(a, len(a.json)+a.binary)
 }
-
-// SupportsBodyWriteTo implements fasthttp.BodyWriterTo.
-func (a *inferAnswer) SupportsBodyWriteTo() bool { return true }
 
 // WriteTo implements io.WriterTo.
 func (a *inferAnswer) WriteTo(w io.Writer) (int64, error) {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"shoal/internal/protocol/httpserver"
 )
 
 // A badInput is something that no client should send and what it gets.
@@ -206,7 +208,8 @@ func TestBadInput(t *testing.T) {
 	e := startEngine(t, oddModels)
 	rejects := newRejects(e)
 	addr := start(t, e, Options{
-		MaxInputSize: 1 << 20, MaxBodySize: 8 << 20, HeaderTimeout: limit, StallTimeout: limit, Rejects: rejects,
+		MaxInputSize: 1 << 20,
+		Server:       httpserver.Options{MaxBodySize: 8 << 20, HeaderTimeout: limit, StallTimeout: limit, Rejects: rejects},
 	})
 	models := slices.Collect(maps.Keys(oddModels))
 	cases := badInputs()
@@ -273,7 +276,7 @@ func TestChunksCountBesideAContentLengthAndTheConnectionEnds(t *testing.T) {
 // A byte now and then does not help a client that never finishes.
 func TestSlowClientIsCutOffAtItsLimit(t *testing.T) {
 	const limit = 100 * time.Millisecond
-	addr := start(t, startEngine(t, oddModels), Options{HeaderTimeout: limit, StallTimeout: limit})
+	addr := start(t, startEngine(t, oddModels), Options{Server: httpserver.Options{HeaderTimeout: limit, StallTimeout: limit}})
 	for _, begin := range []string{
 		"GET /v2 HTTP/1.1\r\n",
 		"POST /v2/models/var/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{",

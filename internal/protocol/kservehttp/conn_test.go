@@ -14,6 +14,7 @@ import (
 	"shoal/internal/backend/backendtest"
 	"shoal/internal/engine"
 	"shoal/internal/infer"
+	"shoal/internal/protocol/httpserver"
 )
 
 // fakeModel is served by a backend that a test has in hand, one at a time.
@@ -136,7 +137,7 @@ func TestCloseFinishesWhatRunsAndClosesWhatIdles(t *testing.T) {
 	if resp, _ := readAnswer(t, bufio.NewReader(used)); resp == nil {
 		t.Fatal("got no answer before the close")
 	}
-	eventually(t, "all are admitted", func() bool { return s.connections() == 3 })
+	eventually(t, "all are admitted", func() bool { return s.Connections() == 3 })
 
 	closed := make(chan error)
 	go func() { closed <- s.Close(t.Context()) }()
@@ -185,7 +186,7 @@ func TestCloseDoesNotWaitBeyondItsContext(t *testing.T) {
 
 func TestOneConnectionTooManyIsTurnedAway(t *testing.T) {
 	g := newGate()
-	addr := start(t, startEngine(t, fakeModel, g), Options{MaxConnections: 1})
+	addr := start(t, startEngine(t, fakeModel, g), Options{Server: httpserver.Options{MaxConnections: 1}})
 	c := dial(t, "tcp", addr)
 	send(t, c, fakeRequest)
 	<-g.running
@@ -199,7 +200,7 @@ func TestOneConnectionTooManyIsTurnedAway(t *testing.T) {
 // TestUnfinishedRequestMakesRoomForANewConnection: a client that does not send
 // on is as good as idle.
 func TestUnfinishedRequestMakesRoomForANewConnection(t *testing.T) {
-	addr := start(t, startEngine(t, oddModels), Options{MaxConnections: 1})
+	addr := start(t, startEngine(t, oddModels), Options{Server: httpserver.Options{MaxConnections: 1}})
 	c := dial(t, "tcp", addr)
 	r := bufio.NewReader(c)
 	send(t, c, []byte("POST /v2/models/var/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n"))
@@ -213,7 +214,7 @@ func TestUnfinishedRequestMakesRoomForANewConnection(t *testing.T) {
 }
 
 func TestIdleConnectionMakesRoomForANewOne(t *testing.T) {
-	addr := start(t, startEngine(t, oddModels), Options{MaxConnections: 3})
+	addr := start(t, startEngine(t, oddModels), Options{Server: httpserver.Options{MaxConnections: 3}})
 	var idle []net.Conn
 	for range 20 {
 		idle = append(idle, dial(t, "tcp", addr))
@@ -228,7 +229,7 @@ func TestIdleConnectionMakesRoomForANewOne(t *testing.T) {
 }
 
 func TestIdleConnectionIsClosed(t *testing.T) {
-	addr := start(t, startEngine(t, oddModels), Options{IdleTimeout: 50 * time.Millisecond})
+	addr := start(t, startEngine(t, oddModels), Options{Server: httpserver.Options{IdleTimeout: 50 * time.Millisecond}})
 	for _, first := range []string{"", "GET /v2 HTTP/1.1\r\nHost: x\r\n\r\n"} {
 		c := dial(t, "tcp", addr)
 		r := bufio.NewReader(c)
@@ -249,13 +250,13 @@ func TestClientThatDoesNotReadIsCutOff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := startOn(t, startEngine(t, oddModels), Options{StallTimeout: 300 * time.Millisecond}, l)
+	s := startOn(t, startEngine(t, oddModels), Options{Server: httpserver.Options{StallTimeout: 300 * time.Millisecond}}, l)
 	head := input(`"shape":[4194304],"datatype":"FP32","parameters":{"binary_data_size":16777216}`)
 	head = head[:len(head)-1] + `,"parameters":{"binary_data_output":true}}`
 	c := dial(t, "tcp", l.Addr().String())
 	c.(*net.TCPConn).SetReadBuffer(4096) // so that the answer does not fit what lies between
 	send(t, c, post("/v2/models/var/infer", append([]byte(head), make([]byte, 16<<20)...), "Inference-Header-Content-Length: "+itoa(len(head))))
-	eventually(t, "the connection is closed", func() bool { return s.connections() == 0 })
+	eventually(t, "the connection is closed", func() bool { return s.Connections() == 0 })
 }
 
 func TestRequestsInOnePacketAreAnsweredInOrder(t *testing.T) {

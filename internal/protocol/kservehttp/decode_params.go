@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"shoal/internal/infer"
+	"shoal/internal/protocol/kserve"
 	"shoal/internal/status"
 )
 
@@ -36,7 +37,7 @@ func (d *decoder) parameter(name string) bool {
 		d.r.Timeout = time.Duration(min(us, math.MaxInt64/1000)) * time.Microsecond
 		return ok
 	}
-	if strings.HasPrefix(name, "triton_") {
+	if strings.HasPrefix(name, kserve.ReservedPrefix) {
 		d.found(rankParams, status.Errorf(status.InvalidArgument,
 			"parameter keys starting with 'triton_' are reserved for Triton usage and should not be specified."))
 		return d.skip()

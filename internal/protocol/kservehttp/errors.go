@@ -2,10 +2,9 @@ package kservehttp
 
 import (
 	"errors"
-	"fmt"
 	"math"
-	"strconv"
 
+	"shoal/internal/protocol/httpserver"
 	"shoal/internal/reject"
 	"shoal/internal/status"
 	"shoal/internal/tensor"
@@ -28,39 +27,25 @@ var httpStatus = [status.CodeCount]int{
 	status.ResourceExhausted: 503,
 }
 
-// An httpError is a fault of the exchange rather than of what is asked for,
-// with a status of its own.
-type httpError struct {
-	status int
-	phrase string // the reason phrase, when it is not the usual one
-	text   string
-	accept string // for the header Accept-Encoding
-	reason reject.Reason
-}
-
-// Rejection returns the reason, for reject.ReasonOf.
-func (e *httpError) Rejection() reject.Reason { return e.reason }
-
-// Error implements error.
-func (e *httpError) Error() string { return e.text }
-
 var (
-	errNoRoute   = &httpError{status: 404, text: "Not Found", reason: reject.UnknownRoute}
-	errNoMethod  = &httpError{status: 405, phrase: "Not Allowed", text: "Method Not Allowed", reason: reject.UnknownRoute}
-	errVersion   = &httpError{status: 505, text: "HTTP Version Not Supported", reason: reject.Unsupported}
-	errMalformed = &httpError{status: 400, text: "the request's line or headers are no valid HTTP/1.1", reason: reject.Malformed}
-	errExiting   = &httpError{status: 503, text: "Server exiting"}
-	errNotReady  = &httpError{status: 400, text: "Model version not ready"}
-	errEncoding  = &httpError{status: 501, text: "Unsupported compression type", accept: "gzip, deflate", reason: reject.Unsupported}
+	errNoRoute  = &httpserver.Error{Status: 404, Text: "Not Found", Reason: reject.UnknownRoute}
+	errNoMethod = &httpserver.Error{Status: 405, Phrase: "Not Allowed", Text: "Method Not Allowed", Reason: reject.UnknownRoute}
+	errExiting  = &httpserver.Error{Status: 503, Text: "Server exiting"}
+	errNotReady = &httpserver.Error{Status: 400, Text: "Model version not ready"}
 )
 
-// answer returns the status, the reason phrase and the text that err has for a
-// client.
-func answer(err error) (code int, phrase, text string) {
-	if he, ok := errors.AsType[*httpError](err); ok {
-		return he.status, he.phrase, he.text
+// AppendError implements httpserver.Dialect.
+func (*handler) AppendError(b []byte, err error) ([]byte, httpserver.ErrorHead) {
+	head, text := answer(err)
+	return appendError(b, text), head
+}
+
+// answer returns the head and the text that err has for a client.
+func answer(err error) (httpserver.ErrorHead, string) {
+	if e, ok := errors.AsType[*httpserver.Error](err); ok {
+		return httpserver.ErrorHead{Status: e.Status, Phrase: e.Phrase, Type: jsonType}, e.Text
 	}
-	return httpStatus[status.CodeOf(err)], "", status.Public(err)
+	return httpserver.ErrorHead{Status: httpStatus[status.CodeOf(err)], Type: jsonType}, status.Public(err)
 }
 
 // appendError appends the body of an answer that is an error.
@@ -134,25 +119,6 @@ func errPackedTooLarge(n, limit int64) error {
 		"compressed request body of %d bytes exceeds the maximum allowed value of %d bytes. Use --http-max-input-size to increase the limit.", n, limit)
 }
 
-func errDecompressed(limit int64) error {
-	return status.Rejectf(reject.TooLarge, status.InvalidArgument,
-		"Decompressed data size exceeds the maximum allowed value of %d bytes. Use --http-max-input-size to increase the limit.", limit)
-}
-
-func errBodyTooLarge(n, limit int64) error {
-	return &httpError{status: 413, reason: reject.TooLarge, text: fmt.Sprintf(
-		"request body of %d bytes exceeds the maximum of %d bytes. Use --http-max-body-size to increase the limit.", n, limit)}
-}
-
 func errRestricted(header string) error {
 	return status.Rejectf(reject.Restricted, status.PermissionDenied, "This API is restricted, expecting header '%s'", header)
-}
-
-// errHeaderInt says that a header's value is no 32-bit integer.
-func errHeaderInt(header, value string) error {
-	if _, err := strconv.ParseInt(value, 10, 32); errors.Is(err, strconv.ErrRange) {
-		return status.Rejectf(reject.Malformed, status.InvalidArgument, "Unable to parse %s, value is out of range [ %d, %d ], got: %s",
-			header, math.MinInt32, math.MaxInt32, value)
-	}
-	return status.Rejectf(reject.Malformed, status.InvalidArgument, "Unable to parse %s, got: %s", header, value)
 }

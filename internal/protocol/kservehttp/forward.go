@@ -3,9 +3,9 @@ package kservehttp
 import (
 	"bytes"
 	"regexp"
-	"strings"
 
 	"shoal/internal/infer"
+	"shoal/internal/protocol/kserve"
 	"shoal/internal/status"
 )
 
@@ -18,20 +18,10 @@ func forwardHeaders(r *infer.Request, raw []byte, pattern *regexp.Regexp) error 
 			continue
 		}
 		name := string(key)
-		if isReserved(name) {
+		if kserve.Reserved(name) {
 			return status.Errorf(status.InvalidArgument, "Header '%s' is reserved for Triton usage and cannot be forwarded.", name)
 		}
 		r.Params = append(r.Params, infer.Param{Name: name, Kind: infer.ParamString, String: string(bytes.TrimSpace(value))})
 	}
 	return nil
-}
-
-// isReserved reports whether a parameter of that name means something to the
-// server.
-func isReserved(name string) bool {
-	switch name {
-	case "sequence_id", "sequence_start", "sequence_end", "priority", "timeout", "binary_data_output", "headers":
-		return true
-	}
-	return strings.HasPrefix(name, "triton_")
 }

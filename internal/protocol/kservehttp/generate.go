@@ -4,10 +4,9 @@ import (
 	"context"
 	"io"
 
-	"github.com/valyala/fasthttp"
-
 	"shoal/internal/engine"
 	"shoal/internal/infer"
+	"shoal/internal/protocol/httpserver"
 	"shoal/internal/reject"
 	"shoal/internal/status"
 )
@@ -16,15 +15,15 @@ var (
 	errNotOne = status.Errorf(status.Internal,
 		"generate expects model to produce exactly 1 response, use generate stream for model that generates various number of responses")
 	errIdentity  = status.Rejectf(reject.Unsupported, status.InvalidArgument, "Unsupported content-encoding, only 'identity' is supported.")
-	errNoStreams = &httpError{status: 505, text: "generate_stream needs HTTP/1.1", reason: reject.Unsupported}
+	errNoStreams = &httpserver.Error{Status: 505, Text: "generate_stream needs HTTP/1.1", Reason: reject.Unsupported}
 )
 
 const eventsType = "text/event-stream; charset=utf-8"
 
 // generate answers a request in the short form with the one response that its
 // model must give.
-func (h *handler) generate(ctx *fasthttp.RequestCtx, c *conn, rt route) error {
-	v, a, err := h.receiveGenerate(ctx, c, rt)
+func (h *handler) generate(x *httpserver.Exchange, rt route) error {
+	v, a, err := h.receiveGenerate(x, rt)
 	if err != nil {
 		return err
 	}
@@ -32,7 +31,7 @@ func (h *handler) generate(ctx *fasthttp.RequestCtx, c *conn, rt route) error {
 	var out []byte
 	var failed error // in place of the response
 	count := 0
-	err = v.InferStream(c.ctx, a.request, func(resp *infer.Response, _ bool) error {
+	err = v.InferStream(x.Context(), a.request, func(resp *infer.Response, _ bool) error {
 		if resp == nil {
 			return nil
 		}
@@ -52,56 +51,56 @@ func (h *handler) generate(ctx *fasthttp.RequestCtx, c *conn, rt route) error {
 	case failed != nil:
 		return failed
 	}
-	reply(ctx, out)
+	reply(x, out)
 	return nil
 }
 
 // receiveGenerate reads a generate request. The caller must release the answer
 // that holds it.
-func (h *handler) receiveGenerate(ctx *fasthttp.RequestCtx, c *conn, rt route) (_ *engine.Version, _ *inferAnswer, err error) {
+func (h *handler) receiveGenerate(x *httpserver.Exchange, rt route) (_ *engine.Version, _ *inferAnswer, err error) {
 	v, err := h.engine.Acquire(rt.model, rt.version)
 	if err != nil {
 		return nil, nil, err
 	}
-	a := newAnswer(h.memory, v)
+	a := newAnswer(h.server.Memory, v)
 	defer func() {
 		if err != nil {
 			a.release()
 		}
 	}()
-	if enc := ctx.Request.Header.PeekCanonical(contentEncodingKey); len(enc) > 0 && string(enc) != "identity" {
+	if enc := x.Header.Peek("Content-Encoding"); len(enc) > 0 && string(enc) != "identity" {
 		return nil, nil, errIdentity
 	}
-	limit, tooLarge := h.maxBody, sizeError(errBodyTooLarge)
+	limit, tooLarge := h.server.MaxBodySize, httpserver.SizeError(httpserver.ErrBodyTooLarge)
 	if h.maxInput < limit {
 		limit, tooLarge = h.maxInput, errJSONTooLarge
 	}
-	if a.body, err = receive(ctx, c, limit, tooLarge); err != nil {
+	if a.body, err = x.Receive(limit, tooLarge); err != nil {
 		return nil, nil, err
 	}
 	r := a.request
 	r.Model, r.Version = v.Name(), v.Number()
 	d := newDecoder(r, v.Name(), h.maxInput, nil)
-	err = d.generate(a.body.b, v.Signature())
+	err = d.generate(a.body.B, v.Signature())
 	d.release()
 	if err == nil && h.forward != nil {
-		err = forwardHeaders(r, ctx.Request.Header.RawHeaders(), h.forward)
+		err = forwardHeaders(r, x.Header.RawHeaders(), h.forward)
 	}
 	return v.Version, a, status.Reject(reject.BadInput, err)
 }
 
 // generateStream answers a request in the short form with an event for each
 // response. The first of them sets the status.
-func (h *handler) generateStream(ctx *fasthttp.RequestCtx, c *conn, rt route) error {
-	if isHTTP10(ctx) {
+func (h *handler) generateStream(x *httpserver.Exchange, rt route) error {
+	if x.IsHTTP10() {
 		return errNoStreams // which has no chunks
 	}
-	v, a, err := h.receiveGenerate(ctx, c, rt)
+	v, a, err := h.receiveGenerate(x, rt)
 	if err != nil {
 		return err
 	}
-	s := &eventStream{handler: h, path: string(ctx.Request.Header.RequestURI()), events: make(chan event), half: make(chan struct{}, 1), done: make(chan struct{})}
-	run, cancel := context.WithCancel(c.ctx)
+	s := &eventStream{handler: h, path: string(x.Header.RequestURI()), events: make(chan event), half: make(chan struct{}, 1), done: make(chan struct{})}
+	run, cancel := context.WithCancel(x.Context())
 	s.cancel = cancel
 	go s.run(run, v, a)
 	first, ok := <-s.events
@@ -111,20 +110,18 @@ func (h *handler) generateStream(ctx *fasthttp.RequestCtx, c *conn, rt route) er
 	}
 	s.first = first.data
 	if first.code != 0 {
-		ctx.Response.SetStatusCode(first.code)
+		x.SetStatus(first.code)
 	}
-	ctx.Response.Header.SetContentType(eventsType)
-	c.half.stream(&s.half)
-	ctx.Response.SetBodyStream(s, -1)
+	x.SetType(eventsType)
+	x.WakeOnHalfClose(s.half)
+	x.SetStream(s, -1)
 	return nil
 }
 
 // An eventStream is the body of a generate_stream answer. A goroutine runs the
-// request; fasthttp takes the events from it after the handler has returned, and
+// request; the server takes the events from it after the handler has returned, and
 // closes it when all are written or the client is gone.
 type eventStream struct {
-	io.Reader // not there: fasthttp prefers WriteTo
-
 	handler *handler
 	path    string
 	events  chan event    // closed when there are no more
@@ -151,8 +148,8 @@ func (s *eventStream) run(ctx context.Context, v *engine.Version, a *inferAnswer
 		if a.request.Outcome == infer.Refused {
 			e.refused = err
 		}
-		if hasCause(err) {
-			s.handler.log.Error("request failed", "method", "POST", "path", s.path, "err", err)
+		if httpserver.HasCause(err) {
+			s.handler.server.Log.Error("request failed", "method", "POST", "path", s.path, "err", err)
 		}
 		_ = s.give(ctx, e) // fails when nobody reads
 	}
@@ -161,7 +158,7 @@ func (s *eventStream) run(ctx context.Context, v *engine.Version, a *inferAnswer
 func (s *eventStream) infer(ctx context.Context, v *engine.Version, a *inferAnswer) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = panicError(p)
+			err = httpserver.PanicError(p)
 		}
 	}()
 	return v.InferStream(ctx, a.request, func(resp *infer.Response, _ bool) error {
@@ -185,8 +182,8 @@ func (s *eventStream) infer(ctx context.Context, v *engine.Version, a *inferAnsw
 }
 
 func errorEvent(err error) event {
-	code, _, text := answer(err)
-	return event{code: code, data: append(appendError([]byte("data: "), text), "\n\n"...)}
+	head, text := answer(err)
+	return event{code: head.Status, data: append(appendError([]byte("data: "), text), "\n\n"...)}
 }
 
 // give waits until the event is taken.
@@ -198,9 +195,6 @@ func (s *eventStream) give(ctx context.Context, e event) error {
 		return ctx.Err()
 	}
 }
-
-// SupportsBodyWriteTo implements fasthttp.BodyWriterTo.
-func (s *eventStream) SupportsBodyWriteTo() bool { return true }
 
 // WriteTo implements io.WriterTo. Each write goes out at once as a chunk.
 func (s *eventStream) WriteTo(w io.Writer) (int64, error) {

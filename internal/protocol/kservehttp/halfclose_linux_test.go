@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"shoal/internal/protocol/httpserver"
 )
 
 // finish closes the client's own direction.
@@ -98,7 +100,7 @@ func TestAClientThatIsGoneFreesItsPlaceInTheQueue(t *testing.T) {
 }
 
 func TestAnAnswerThatComesSoonIsNotPrecededByAnything(t *testing.T) {
-	addr := start(t, startEngine(t, oddModels), Options{probeAfter: time.Hour})
+	addr := start(t, startEngine(t, oddModels), Options{Server: httpserver.Options{ProbeAfter: time.Hour}})
 	c := dial(t, "tcp", addr)
 	send(t, c, post("/v2/models/var/infer", []byte(input(goodInput))))
 	finish(t, c)
@@ -110,27 +112,29 @@ func TestAnAnswerThatComesSoonIsNotPrecededByAnything(t *testing.T) {
 
 func TestAnHTTP10ClientIsSentNoInterimResponse(t *testing.T) {
 	g := newGate()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := startOn(t, startEngine(t, fakeModel, g), Options{}, l)
-	c := dial(t, "tcp", l.Addr().String())
-	send(t, c, []byte(strings.Replace(string(fakeRequest), "HTTP/1.1", "HTTP/1.0", 1)))
+	e := startEngine(t, fakeModel, g)
+	addr := start(t, e, Options{})
+	old := dial(t, "tcp", addr)
+	send(t, old, []byte(strings.Replace(string(fakeRequest), "HTTP/1.1", "HTTP/1.0", 1)))
 	<-g.running
-	if served := s.find(1); served == nil || served.half.waiting.Load() {
-		t.Error("got a client that would be sent one, want none")
+	finish(t, old)
+	other := dial(t, "tcp", addr)
+	send(t, other, fakeRequest)
+	finish(t, other)
+	r := bufio.NewReader(other)
+	if line, err := r.ReadString('\n'); err != nil || line != "HTTP/1.1 100 Continue\r\n" { // sent after the old one's would be
+		t.Fatalf("the other client: got %q (%v), want an interim response", line, err)
 	}
-	finish(t, c)
 	g.open <- struct{}{}
-	all, err := io.ReadAll(c)
+	g.open <- struct{}{}
+	all, err := io.ReadAll(old)
 	if err != nil || !strings.HasPrefix(string(all), "HTTP/1.0 200 ") {
 		t.Errorf("got %q (%v), want 200 in HTTP/1.0", all, err)
 	}
 }
 
 func TestABodyIsNotUnderTheHeadersTimeout(t *testing.T) {
-	addr := start(t, startEngine(t, oddModels), Options{HeaderTimeout: time.Hour, StallTimeout: 50 * time.Millisecond})
+	addr := start(t, startEngine(t, oddModels), Options{Server: httpserver.Options{HeaderTimeout: time.Hour, StallTimeout: 50 * time.Millisecond}})
 	for _, begin := range []string{"", "{"} {
 		c := dial(t, "tcp", addr)
 		send(t, c, []byte("POST /v2/models/var/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n"+begin))

@@ -3,22 +3,23 @@ package kservehttp
 import (
 	"strconv"
 
-	"github.com/valyala/fasthttp"
-
 	"shoal/internal/engine"
+	"shoal/internal/protocol/httpserver"
 	"shoal/internal/reject"
 	"shoal/internal/status"
 )
 
-var headerLength = []byte("Inference-Header-Content-Length")
+const headerLength = "Inference-Header-Content-Length"
+
+var headerLengthKey = []byte(headerLength)
 
 // infer answers an inference request.
-func (h *handler) infer(ctx *fasthttp.RequestCtx, c *conn, rt route) error {
+func (h *handler) infer(x *httpserver.Exchange, rt route) error {
 	lease, err := h.engine.Acquire(rt.model, rt.version)
 	if err != nil {
 		return err
 	}
-	a := newAnswer(h.memory, lease)
+	a := newAnswer(h.server.Memory, lease)
 	sent := false
 	defer func() {
 		if !sent {
@@ -28,39 +29,39 @@ func (h *handler) infer(ctx *fasthttp.RequestCtx, c *conn, rt route) error {
 	if lease.Decoupled() {
 		return status.Rejectf(reject.Unsupported, status.Unsupported, "HTTP end point doesn't support models with decoupled transaction policy")
 	}
-	if err := h.run(ctx, c, lease.Version, a); err != nil {
+	if err := h.run(x, lease.Version, a); err != nil {
 		return err
 	}
-	a.send(ctx)
+	a.send(x)
 	sent = true
 	return nil
 }
 
 // run reads a request, has it run and encodes its response into a.
-func (h *handler) run(ctx *fasthttp.RequestCtx, c *conn, v *engine.Version, a *inferAnswer) error {
-	accepted := acceptedEncoding(ctx.Request.Header.PeekCanonical(acceptEncoding))
-	json, err := h.receiveInfer(ctx, c, a)
+func (h *handler) run(x *httpserver.Exchange, v *engine.Version, a *inferAnswer) error {
+	accepted := x.AcceptedEncoding()
+	json, err := h.receiveInfer(x, a)
 	if err != nil {
 		return err
 	}
 	r := a.request
 	r.Model, r.Version = v.Name(), v.Number()
 	if json == 0 {
-		err = decodeRaw(r, v.Signature(), a.body.b, h.maxInput)
+		err = decodeRaw(r, v.Signature(), a.body.B, h.maxInput)
 		a.allBinary = true
 	} else {
 		d := newDecoder(r, v.Name(), h.maxInput, h.engine.SharedMemory())
-		err = d.decode(a.body.b[:json], a.body.b[json:])
+		err = d.decode(a.body.B[:json], a.body.B[json:])
 		a.allBinary = d.allBinary
 		d.release()
 	}
 	if err == nil && h.forward != nil {
-		err = forwardHeaders(r, ctx.Request.Header.RawHeaders(), h.forward)
+		err = forwardHeaders(r, x.Header.RawHeaders(), h.forward)
 	}
 	if err != nil {
 		return status.Reject(reject.BadInput, err)
 	}
-	if err := v.Infer(c.ctx, r); err != nil {
+	if err := v.Infer(x.Context(), r); err != nil {
 		return err
 	}
 	if err := a.encode(); err != nil {
@@ -71,23 +72,22 @@ func (h *handler) run(ctx *fasthttp.RequestCtx, c *conn, v *engine.Version, a *i
 
 // receiveInfer reads the body of an inference request into a and returns how
 // much of it is JSON; 0 means that it is the data of the model's one input.
-func (h *handler) receiveInfer(ctx *fasthttp.RequestCtx, c *conn, a *inferAnswer) (int, error) {
-	enc, ok := contentEncoding(ctx.Request.Header.PeekCanonical(contentEncodingKey))
-	if !ok {
-		return 0, errEncoding
+func (h *handler) receiveInfer(x *httpserver.Exchange, a *inferAnswer) (int, error) {
+	enc, err := x.ContentEncoding()
+	if err != nil {
+		return 0, err
 	}
-	value := ctx.Request.Header.PeekCanonical(headerLength)
+	value := x.Header.PeekCanonical(headerLengthKey)
 	json := -1 // all of the body
 	if value != nil {
-		var err error
 		if json, err = parseInt32(value); err != nil {
-			return 0, errHeaderInt(string(headerLength), string(value))
+			return 0, httpserver.ErrHeaderInt(headerLength, string(value))
 		}
 	}
-	limit, tooLarge := h.maxBody, sizeError(errBodyTooLarge)
+	limit, tooLarge := h.server.MaxBodySize, httpserver.SizeError(httpserver.ErrBodyTooLarge)
 	if h.maxInput < limit {
 		switch {
-		case enc != unpacked:
+		case enc != httpserver.Identity:
 			limit, tooLarge = h.maxInput, errPackedTooLarge
 		case value == nil:
 			limit, tooLarge = h.maxInput, errJSONTooLarge
@@ -95,16 +95,17 @@ func (h *handler) receiveInfer(ctx *fasthttp.RequestCtx, c *conn, a *inferAnswer
 			limit, tooLarge = h.maxInput, errRawTooLarge
 		}
 	}
-	var err error
-	if a.body, err = receive(ctx, c, limit, tooLarge); err != nil {
+	if a.body, err = x.Receive(limit, tooLarge); err != nil {
 		return 0, err
 	}
-	if enc != unpacked {
-		if err := a.decompress(enc, h.maxUnpacked(len(a.body.b))); err != nil {
+	if enc != httpserver.Identity {
+		body, err := x.Decompress(a.body, enc, h.maxInput)
+		if err != nil {
 			return 0, err
 		}
+		a.body = body
 	}
-	n := len(a.body.b)
+	n := len(a.body.B)
 	switch {
 	case value == nil:
 		return n, nil

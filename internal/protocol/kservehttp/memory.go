@@ -5,8 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/valyala/fasthttp"
-
+	"shoal/internal/protocol/httpserver"
 	"shoal/internal/reject"
 	"shoal/internal/shm"
 	"shoal/internal/status"
@@ -14,29 +13,29 @@ import (
 
 // sharedMemory answers the calls about memory that clients lend. That of GPUs is
 // not taken, so there are no regions of it.
-func (h *handler) sharedMemory(ctx *fasthttp.RequestCtx, c *conn, rt route) error {
+func (h *handler) sharedMemory(x *httpserver.Exchange, rt route) error {
 	memory := h.engine.SharedMemory()
 	if memory == nil {
 		return shm.ErrDisabled
 	}
 	switch {
 	case rt.action == actShmStatus && rt.cuda:
-		return cudaStatus(ctx, rt.region)
+		return cudaStatus(x, rt.region)
 	case rt.action == actShmStatus:
-		return systemStatus(ctx, memory, rt.region)
+		return systemStatus(x, memory, rt.region)
 	case rt.action == actShmRegister && rt.cuda:
-		return h.registerCUDA(ctx, c, rt.region)
+		return h.registerCUDA(x, rt.region)
 	case rt.action == actShmRegister:
-		return h.registerSystem(ctx, c, memory, rt.region)
+		return h.registerSystem(x, memory, rt.region)
 	}
-	ctx.Response.Header.SetContentType(jsonType)
+	x.SetType(jsonType)
 	if rt.cuda {
 		return nil
 	}
 	return memory.Unregister(rt.region)
 }
 
-func systemStatus(ctx *fasthttp.RequestCtx, memory *shm.Registry, region string) error {
+func systemStatus(x *httpserver.Exchange, memory *shm.Registry, region string) error {
 	list, err := memory.Status(region)
 	if err != nil {
 		return err
@@ -56,15 +55,15 @@ func systemStatus(ctx *fasthttp.RequestCtx, memory *shm.Registry, region string)
 		b = strconv.AppendUint(b, g.Size, 10)
 		b = append(b, '}')
 	}
-	reply(ctx, append(b, ']'))
+	reply(x, append(b, ']'))
 	return nil
 }
 
-func cudaStatus(ctx *fasthttp.RequestCtx, region string) error {
+func cudaStatus(x *httpserver.Exchange, region string) error {
 	if region != "" {
 		return errNoCUDA(region)
 	}
-	reply(ctx, []byte("[]"))
+	reply(x, []byte("[]"))
 	return nil
 }
 
@@ -85,11 +84,11 @@ type registration struct {
 }
 
 // registerSystem makes a client's memory known.
-func (h *handler) registerSystem(ctx *fasthttp.RequestCtx, c *conn, memory *shm.Registry, region string) error {
+func (h *handler) registerSystem(x *httpserver.Exchange, memory *shm.Registry, region string) error {
 	if region == "" {
 		return shm.ErrNoName("system")
 	}
-	g, err := h.readRegistration(ctx, c)
+	g, err := h.readRegistration(x)
 	if err != nil {
 		return err
 	}
@@ -109,7 +108,7 @@ func (h *handler) registerSystem(ctx *fasthttp.RequestCtx, c *conn, memory *shm.
 	if err := memory.Register(strings.Clone(region), g.keyText, g.offsetBytes, g.length); err != nil {
 		return err
 	}
-	ctx.Response.Header.SetContentType(jsonType)
+	x.SetType(jsonType)
 	return nil
 }
 
@@ -121,11 +120,11 @@ func errNoField(name string) error {
 const cudaHandleSize = 64
 
 // registerCUDA refuses a GPU's memory as a server without a GPU does.
-func (h *handler) registerCUDA(ctx *fasthttp.RequestCtx, c *conn, region string) error {
+func (h *handler) registerCUDA(x *httpserver.Exchange, region string) error {
 	if region == "" {
 		return shm.ErrNoName("cuda")
 	}
-	g, err := h.readRegistration(ctx, c)
+	g, err := h.readRegistration(x)
 	if err != nil {
 		return err
 	}
@@ -151,17 +150,17 @@ func (h *handler) registerCUDA(ctx *fasthttp.RequestCtx, c *conn, region string)
 }
 
 // readRegistration reads the body of a register request.
-func (h *handler) readRegistration(ctx *fasthttp.RequestCtx, c *conn) (*registration, error) {
+func (h *handler) readRegistration(x *httpserver.Exchange) (*registration, error) {
 	g := &registration{}
 	empty := true
-	err := h.jsonBody(ctx, c, func(s *scanner, name string) bool {
+	err := h.jsonBody(x, func(s *scanner, name string) bool {
 		empty = false
 		return g.member(s, name)
 	})
 	if err != nil {
 		return nil, err
 	}
-	if empty && ctx.Request.Header.ContentLength() == 0 {
+	if empty && x.Header.ContentLength() == 0 {
 		return nil, errSyntax(faultEmpty, 0)
 	}
 	return g, nil

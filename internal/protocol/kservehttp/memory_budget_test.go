@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"shoal/internal/inflight"
+	"shoal/internal/protocol/httpserver"
 )
 
 // budgetOf returns memory of so many bytes, for which requests wait briefly.
@@ -18,13 +19,13 @@ func budgetOf(n int64) *inflight.Pool {
 func TestAnnouncedBodyClaimsNoMemory(t *testing.T) {
 	e := startEngine(t, oddModels)
 	memory := budgetOf(4 << 30)
-	addr := start(t, e, Options{Memory: memory})
+	addr := start(t, e, Options{Server: httpserver.Options{Memory: memory}})
 	const clients = 20
 	for range clients {
 		c := dial(t, "tcp", addr)
 		send(t, c, []byte("POST /v2/models/identity/infer HTTP/1.1\r\nHost: a\r\nContent-Length: 2000000000\r\nInference-Header-Content-Length: 10\r\n\r\n"+strings.Repeat(" ", 10<<10)))
 	}
-	most := int64(clients) * (connBytes + firstRead)
+	most := int64(clients) * (connBytes + 16<<10)
 	eventually(t, "the bodies have begun", func() bool { return memory.Budget().Used() >= most })
 	if got := memory.Budget().Used(); got > most {
 		t.Errorf("got %d bytes claimed for %d bodies of 2 GB that are announced, want %d at most", got, clients, most)
@@ -55,7 +56,7 @@ func TestWhatDoesNotFitIsRefused(t *testing.T) {
 		{"an answer in JSON", 8 << 20, binaryRequest("identity", 512<<10)},
 	} {
 		memory := budgetOf(c.limit)
-		addr := start(t, e, Options{Memory: memory})
+		addr := start(t, e, Options{Server: httpserver.Options{Memory: memory}})
 		resp, body := exchange(t, addr, c.request)
 		if resp == nil || resp.StatusCode != 503 || !strings.Contains(string(body), "--max-inflight-bytes") {
 			t.Errorf("%s: got %v %s, want 503 and the flag", c.name, resp, body)
@@ -73,14 +74,14 @@ func TestWhatDoesNotFitIsRefused(t *testing.T) {
 
 func TestBodyIsUnpackedWithinTheRatio(t *testing.T) {
 	e := startEngine(t, oddModels)
-	addr := start(t, e, Options{MaxRatio: 50})
+	addr := start(t, e, Options{Server: httpserver.Options{MaxRatio: 50}})
 	for size, want := range map[int]int{8 << 20: 400, 32 << 20: 400} {
 		resp, body := exchange(t, addr, inferRequest("identity", string(gzipOf(make([]byte, size))), "Content-Encoding: gzip"))
 		if resp == nil || resp.StatusCode == 200 {
 			t.Fatalf("%d bytes of zeros: got %v %s, want an error", size, resp, body)
 		}
-		if over := strings.Contains(string(body), "Decompressed data size exceeds"); over != (size > freeUnpacked) {
-			t.Errorf("%d bytes of zeros: got %d %s, want %d and the ratio to matter only beyond %d", size, resp.StatusCode, body, want, freeUnpacked)
+		if over := strings.Contains(string(body), "Decompressed data size exceeds"); over != (size > 16<<20) {
+			t.Errorf("%d bytes of zeros: got %d %s, want %d and the ratio to matter only beyond %d", size, resp.StatusCode, body, want, 16<<20)
 		}
 	}
 }
@@ -91,7 +92,7 @@ const connBytes = 32 << 10
 func TestConnectionsCountAgainstTheBudget(t *testing.T) {
 	e := startEngine(t, oddModels)
 	memory := budgetOf(1 << 20)
-	addr := start(t, e, Options{Memory: memory})
+	addr := start(t, e, Options{Server: httpserver.Options{Memory: memory}})
 	var conns []net.Conn
 	for range 10 {
 		conns = append(conns, dial(t, "tcp", addr))
@@ -108,7 +109,7 @@ func TestConnectionsCountAgainstTheBudget(t *testing.T) {
 func TestSlowClientsGiveWayWhenMemoryIsShort(t *testing.T) {
 	e := startEngine(t, oddModels)
 	memory := inflight.NewPool(inflight.New(16<<20, 5*time.Second))
-	addr := start(t, e, Options{Memory: memory})
+	addr := start(t, e, Options{Server: httpserver.Options{Memory: memory}})
 	for range 16 {
 		c := dial(t, "tcp", addr)
 		send(t, c, []byte("POST /v2/models/identity/infer HTTP/1.1\r\nHost: a\r\nContent-Length: 2000000\r\n\r\n"+strings.Repeat(" ", 600<<10)))

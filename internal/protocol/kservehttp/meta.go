@@ -3,33 +3,32 @@ package kservehttp
 import (
 	"strconv"
 
-	"github.com/valyala/fasthttp"
-
 	"shoal/internal/model"
+	"shoal/internal/protocol/httpserver"
 )
 
 // health answers with no body.
-func (h *handler) health(ctx *fasthttp.RequestCtx, good bool) error {
+func (h *handler) health(x *httpserver.Exchange, good bool) error {
 	if h.engine.Stopping() {
 		return errExiting
 	}
-	ctx.Response.Header.SetContentType(textType)
+	x.SetType(textType)
 	if !good {
-		ctx.Response.SetStatusCode(fasthttp.StatusBadRequest)
+		x.SetStatus(400)
 	}
 	return nil
 }
 
-func (h *handler) modelReady(ctx *fasthttp.RequestCtx, rt route) error {
+func (h *handler) modelReady(x *httpserver.Exchange, rt route) error {
 	if !h.engine.ModelReady(rt.model, rt.version) {
 		return errNotReady
 	}
-	ctx.Response.Header.SetContentType(textType)
+	x.SetType(textType)
 	return nil
 }
 
-// server answers with the server's metadata.
-func (h *handler) server(ctx *fasthttp.RequestCtx) error {
+// metadata answers with the server's metadata.
+func (h *handler) metadata(x *httpserver.Exchange) error {
 	b := append([]byte(nil), '{')
 	b = appendMember(b, "name")
 	b = appendQuoted(b, h.engine.ServerName())
@@ -43,12 +42,12 @@ func (h *handler) server(ctx *fasthttp.RequestCtx) error {
 		}
 		b = appendQuoted(b, e)
 	}
-	reply(ctx, append(b, ']', '}'))
+	reply(x, append(b, ']', '}'))
 	return nil
 }
 
 // model answers with a model's metadata.
-func (h *handler) model(ctx *fasthttp.RequestCtx, rt route) error {
+func (h *handler) model(x *httpserver.Exchange, rt route) error {
 	md, err := h.engine.Metadata(rt.model, rt.version)
 	if err != nil {
 		return err
@@ -73,7 +72,7 @@ func (h *handler) model(ctx *fasthttp.RequestCtx, rt route) error {
 	b = appendTensors(b, md.Inputs)
 	b = appendMember(b, "outputs")
 	b = appendTensors(b, md.Outputs)
-	reply(ctx, append(b, '}'))
+	reply(x, append(b, '}'))
 	return nil
 }
 
@@ -97,17 +96,11 @@ func appendTensors(b []byte, list []model.Tensor) []byte {
 }
 
 // config answers with a model's complete configuration.
-func (h *handler) config(ctx *fasthttp.RequestCtx, rt route) error {
+func (h *handler) config(x *httpserver.Exchange, rt route) error {
 	cfg, err := h.engine.Config(rt.model, rt.version)
 	if err != nil {
 		return err
 	}
-	reply(ctx, model.JSON(cfg))
+	reply(x, model.JSON(cfg))
 	return nil
-}
-
-// reply answers with a JSON text, which becomes the response's.
-func reply(ctx *fasthttp.RequestCtx, json []byte) {
-	ctx.Response.Header.SetContentType(jsonType)
-	ctx.Response.SetBodyRaw(json)
 }

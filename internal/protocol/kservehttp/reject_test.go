@@ -10,6 +10,8 @@ import (
 
 	"shoal/internal/engine"
 	"shoal/internal/infer"
+	"shoal/internal/protocol/httpserver"
+	"shoal/internal/protocol/kserve"
 	"shoal/internal/reject"
 )
 
@@ -83,8 +85,9 @@ func TestRejectedRequestsAreCountedByModelAndReason(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			rejects := newRejects(e)
 			addr := start(t, e, Options{
-				MaxInputSize: 1 << 20, MaxBodySize: 8 << 20, HeaderTimeout: limit, StallTimeout: limit, Rejects: rejects,
-				Restrictions: []Restriction{{APIs: []API{ModelConfig}, Header: "key", Value: "secret"}},
+				MaxInputSize: 1 << 20,
+				Server:       httpserver.Options{MaxBodySize: 8 << 20, HeaderTimeout: limit, StallTimeout: limit, Rejects: rejects},
+				Restrictions: kserve.Restrictions{kserve.ModelConfig: {Header: "key", Value: "secret"}},
 			})
 			exchange(t, addr, tc.send)
 			got := allRejected(rejects, "var", "decoupled")
@@ -107,7 +110,7 @@ func TestRejectedRequestsAreCountedByModelAndReason(t *testing.T) {
 func TestWhatStoppingRefusesIsNotReady(t *testing.T) {
 	e := startEngine(t, oddModels)
 	rejects := newRejects(e)
-	addr := start(t, e, Options{Rejects: rejects})
+	addr := start(t, e, Options{Server: httpserver.Options{Rejects: rejects}})
 	e.Stop()
 	exchange(t, addr, inferRequest("var", input(goodInput)))
 	if got := allRejected(rejects, "var"); got["var/1 not_ready"] != 1 || sum(got) != 1 {
@@ -119,7 +122,7 @@ func TestClosedConnectionsAreCountedByTheirLimit(t *testing.T) {
 	g := newGate()
 	e := startEngine(t, fakeModel, g)
 	rejects := newRejects(e)
-	addr := start(t, e, Options{MaxConnections: 1, IdleTimeout: 200 * time.Millisecond, Rejects: rejects})
+	addr := start(t, e, Options{Server: httpserver.Options{MaxConnections: 1, IdleTimeout: 200 * time.Millisecond, Rejects: rejects}})
 	first := dial(t, "tcp", addr)
 	send(t, first, fakeRequest)
 	<-g.running

@@ -5,18 +5,17 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/valyala/fasthttp"
-
 	"shoal/internal/engine"
+	"shoal/internal/protocol/httpserver"
 	"shoal/internal/reject"
 	"shoal/internal/status"
 )
 
 // index answers with the models that are known and their states.
-func (h *handler) index(ctx *fasthttp.RequestCtx, c *conn) error {
+func (h *handler) index(x *httpserver.Exchange) error {
 	readyOnly := false
 	var bad error
-	err := h.jsonBody(ctx, c, func(s *scanner, name string) bool {
+	err := h.jsonBody(x, func(s *scanner, name string) bool {
 		if name == "ready" {
 			readyOnly = s.peek() == 't'
 			if !readyOnly && s.peek() != 'f' {
@@ -35,7 +34,7 @@ func (h *handler) index(ctx *fasthttp.RequestCtx, c *conn) error {
 		}
 		b = appendIndexEntry(b, e)
 	}
-	reply(ctx, append(b, ']'))
+	reply(x, append(b, ']'))
 	return nil
 }
 
@@ -61,12 +60,12 @@ func appendIndexEntry(b []byte, e engine.IndexEntry) []byte {
 }
 
 // load asks the engine for a model.
-func (h *handler) load(ctx *fasthttp.RequestCtx, c *conn, rt route) error {
+func (h *handler) load(x *httpserver.Exchange, rt route) error {
 	if rt.repository {
 		return errRepositoryName
 	}
 	var bad error
-	err := h.jsonBody(ctx, c, parameters(func(s *scanner, name string) bool {
+	err := h.jsonBody(x, parameters(func(s *scanner, name string) bool {
 		if name != "config" && !strings.HasPrefix(name, "file:") {
 			bad = status.Rejectf(reject.BadInput, status.Internal, "unexpected error on creating Triton parameter")
 		}
@@ -75,17 +74,17 @@ func (h *handler) load(ctx *fasthttp.RequestCtx, c *conn, rt route) error {
 	if err = cmp.Or(err, bad); err != nil {
 		return err
 	}
-	ctx.Response.Header.SetContentType(jsonType)
-	return h.engine.Load(c.ctx, rt.model)
+	x.SetType(jsonType)
+	return h.engine.Load(x.Context(), rt.model)
 }
 
 // unload asks the engine to let a model go.
-func (h *handler) unload(ctx *fasthttp.RequestCtx, c *conn, rt route) error {
+func (h *handler) unload(x *httpserver.Exchange, rt route) error {
 	if rt.repository {
 		return errRepositoryName
 	}
 	dependents := false
-	err := h.jsonBody(ctx, c, parameters(func(s *scanner, name string) bool {
+	err := h.jsonBody(x, parameters(func(s *scanner, name string) bool {
 		if name == "unload_dependents" {
 			dependents = s.peek() == 't'
 		}
@@ -94,8 +93,8 @@ func (h *handler) unload(ctx *fasthttp.RequestCtx, c *conn, rt route) error {
 	if err != nil {
 		return err
 	}
-	ctx.Response.Header.SetContentType(jsonType)
-	return h.engine.Unload(c.ctx, rt.model, dependents)
+	x.SetType(jsonType)
+	return h.engine.Unload(x.Context(), rt.model, dependents)
 }
 
 var errRepositoryName = status.Errorf(status.Unsupported, "'repository_name' specification is not supported")
@@ -117,17 +116,17 @@ func parameters(f memberFunc) memberFunc {
 
 // jsonBody reads a body that is empty or a JSON text, and calls f for each
 // member of that. The error is a fault in the JSON, or of the body.
-func (h *handler) jsonBody(ctx *fasthttp.RequestCtx, c *conn, f memberFunc) error {
-	p, err := receive(ctx, c, min(h.maxInput, h.maxBody), errJSONTooLarge)
+func (h *handler) jsonBody(x *httpserver.Exchange, f memberFunc) error {
+	p, err := x.Receive(min(h.maxInput, h.server.MaxBodySize), errJSONTooLarge)
 	if err != nil {
 		return err
 	}
-	defer p.release()
-	if len(p.b) == 0 {
+	defer p.Release()
+	if len(p.B) == 0 {
 		return nil
 	}
 	var s scanner
-	s.reset(p.b)
+	s.reset(p.B)
 	if !s.begin() || !s.members(f) || !s.end() {
 		return errSyntax(s.fault, s.at)
 	}

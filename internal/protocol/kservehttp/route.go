@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"shoal/internal/infer"
+	"shoal/internal/protocol/kserve"
 )
 
 // An action is what a route does.
@@ -33,25 +34,25 @@ const (
 // actions say of each what it must be asked with and what class it is of.
 var actions = [actionCount]struct {
 	method string
-	api    API
+	api    kserve.API
 }{
-	actLive:           {"GET", Health},
-	actReady:          {"GET", Health},
-	actServer:         {"GET", Metadata},
-	actModel:          {"GET", Metadata},
-	actModelReady:     {"GET", Health},
-	actConfig:         {"GET", ModelConfig},
-	actInfer:          {"POST", Inference},
-	actStats:          {"GET", Statistics},
-	actGenerate:       {"POST", Inference},
-	actGenerateStream: {"POST", Inference},
-	actIndex:          {"POST", ModelRepository},
-	actLoad:           {"POST", ModelRepository},
-	actUnload:         {"POST", ModelRepository},
+	actLive:           {"GET", kserve.Health},
+	actReady:          {"GET", kserve.Health},
+	actServer:         {"GET", kserve.Metadata},
+	actModel:          {"GET", kserve.Metadata},
+	actModelReady:     {"GET", kserve.Health},
+	actConfig:         {"GET", kserve.ModelConfig},
+	actInfer:          {"POST", kserve.Inference},
+	actStats:          {"GET", kserve.Statistics},
+	actGenerate:       {"POST", kserve.Inference},
+	actGenerateStream: {"POST", kserve.Inference},
+	actIndex:          {"POST", kserve.ModelRepository},
+	actLoad:           {"POST", kserve.ModelRepository},
+	actUnload:         {"POST", kserve.ModelRepository},
 
-	actShmStatus:     {"GET", SharedMemory},
-	actShmRegister:   {"POST", SharedMemory},
-	actShmUnregister: {"POST", SharedMemory},
+	actShmStatus:     {"GET", kserve.SharedMemory},
+	actShmRegister:   {"POST", kserve.SharedMemory},
+	actShmUnregister: {"POST", kserve.SharedMemory},
 }
 
 // A route is a path taken apart. Its strings alias the path.

@@ -1,17 +1,16 @@
 package kservehttp
 
 import (
-	"bytes"
 	"log/slog"
 	"net/http"
 	"regexp"
 	"strings"
 	"testing"
 
-	"github.com/valyala/fasthttp"
-
 	"shoal/internal/engine"
 	"shoal/internal/infer"
+	"shoal/internal/protocol/httpserver"
+	"shoal/internal/protocol/kserve"
 	"shoal/internal/status"
 )
 
@@ -79,7 +78,8 @@ func TestPathsAreTakenApart(t *testing.T) {
 func TestEveryCodeHasAStatus(t *testing.T) {
 	want := [status.CodeCount]int{400, 500, 404, 400, 503, 501, 400, 400, 504, 403, 503}
 	for code := range status.CodeCount {
-		got, _, text := answer(status.Errorf(code, "words"))
+		head, text := answer(status.Errorf(code, "words"))
+		got := head.Status
 		if got != want[code] || text != "words" {
 			t.Errorf("%s: got %d %q, want %d and the text", code, got, text, want[code])
 		}
@@ -119,9 +119,11 @@ func get(path string, headers ...string) []byte {
 }
 
 func TestRestrictedAPIWantsItsHeader(t *testing.T) {
-	addr := start(t, startEngine(t, oddModels), Options{Restrictions: []Restriction{
-		{APIs: []API{Metadata, ModelRepository}, Header: "X-Key", Value: "secret"},
-	}})
+	restricted, err := kserve.ParseRestrictions([]string{"metadata,model-repository:X-Key=secret"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := start(t, startEngine(t, oddModels), Options{Restrictions: restricted})
 	for _, c := range []struct {
 		name    string
 		request []byte
@@ -179,47 +181,23 @@ func TestForwardingReachesTheModel(t *testing.T) {
 }
 
 func TestPanicIsAnErrorAndALogLine(t *testing.T) {
-	var log bytes.Buffer
-	h := &handler{log: slog.New(slog.NewTextHandler(&log, nil))}
-	err := func() (err error) {
-		defer func() {
-			if p := recover(); p != nil {
-				err = panicError(p)
-			}
-		}()
-		h.engine.Live() // there is no engine
-		return nil
-	}()
-	code, _, text := answer(err)
-	if code != 500 || strings.Contains(text, "goroutine") {
-		t.Errorf("got %d %q, want 500 without the stack", code, text)
+	log := make(lines, 1)
+	addr := start(t, nil, Options{Server: httpserver.Options{Log: slog.New(slog.NewTextHandler(log, nil))}})
+	resp, body := exchange(t, addr, get("/v2/health/live")) // there is no engine
+	if resp == nil || resp.StatusCode != 500 || strings.Contains(string(body), "goroutine") {
+		t.Errorf("got %v %s, want 500 without the stack", resp, body)
 	}
-	h.logCause(new(fasthttp.RequestCtx), err)
-	if !strings.Contains(log.String(), "panic: runtime error") || !strings.Contains(log.String(), "routes_test.go") {
-		t.Errorf("got log %q, want the panic and its stack", log.String())
+	if line := <-log; !strings.Contains(line, "panic: runtime error") || !strings.Contains(line, "handler.go") {
+		t.Errorf("got log %q, want the panic and its stack", line)
 	}
 }
 
-func TestAcceptedEncodingHasTheGreatestWeight(t *testing.T) {
-	for _, c := range []struct {
-		header string
-		want   encoding
-	}{
-		{"", unpacked},
-		{"gzip", gzipped},
-		{"GZIP", gzipped},
-		{"deflate, gzip", deflated},
-		{"gzip;q=0.5, deflate;q=0.8", deflated},
-		{"gzip;q=0.5,identity", unpacked},
-		{"gzip;q=0", unpacked},
-		{"br, zstd", unpacked},
-		{"br;q=1.0, gzip;q=0.2, *;q=0.1", gzipped},
-		{"gzip;q=x", unpacked},
-	} {
-		if got := acceptedEncoding([]byte(c.header)); got != c.want {
-			t.Errorf("%q: got %s, want %s", c.header, got, c.want)
-		}
-	}
+// lines takes what is logged.
+type lines chan string
+
+func (l lines) Write(p []byte) (int, error) {
+	l <- string(p)
+	return len(p), nil
 }
 
 func TestRawRequests(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 
 	"shoal/internal/engine"
 	"shoal/internal/inflight"
+	"shoal/internal/protocol/httpserver"
 )
 
 // start returns the address of a server over e that ends with the test.
@@ -27,10 +28,10 @@ func start(t testing.TB, e *engine.Engine, opt Options) string {
 }
 
 // startOn starts a server that ends with the test.
-func startOn(t testing.TB, e *engine.Engine, opt Options, l net.Listener) *Server {
+func startOn(t testing.TB, e *engine.Engine, opt Options, l net.Listener) *httpserver.Server {
 	t.Helper()
-	if opt.Memory == nil {
-		opt.Memory = inflight.NewPool(inflight.New(1<<40, 0))
+	if opt.Server.Memory == nil {
+		opt.Server.Memory = inflight.NewPool(inflight.New(1<<40, 0))
 	}
 	s, err := Start(opt, e, l)
 	if err != nil {
@@ -42,21 +43,14 @@ func startOn(t testing.TB, e *engine.Engine, opt Options, l net.Listener) *Serve
 		if err := s.Close(ctx); err != nil {
 			t.Error(err)
 		}
-		if n := s.connections(); n != 0 {
+		if n := s.Connections(); n != 0 {
 			t.Errorf("got %d connections after Close, want none", n)
 		}
-		if n := opt.Memory.Budget().Used(); n != 0 {
+		if n := opt.Server.Memory.Budget().Used(); n != 0 {
 			t.Errorf("got %d bytes still claimed after Close, want none", n)
 		}
 	})
 	return s
-}
-
-// connections returns how many are open.
-func (s *Server) connections() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.conns)
 }
 
 // exchange sends raw bytes on a new connection and returns the answer, or what

@@ -3,13 +3,12 @@ package kservehttp
 import (
 	"strconv"
 
-	"github.com/valyala/fasthttp"
-
 	"shoal/internal/engine"
+	"shoal/internal/protocol/httpserver"
 )
 
 // stats answers with the counters of one version, one model or all.
-func (h *handler) stats(ctx *fasthttp.RequestCtx, rt route) error {
+func (h *handler) stats(x *httpserver.Exchange, rt route) error {
 	list, err := h.engine.Statistics(rt.model, rt.version)
 	if err != nil {
 		return err
@@ -21,7 +20,7 @@ func (h *handler) stats(ctx *fasthttp.RequestCtx, rt route) error {
 		}
 		b = appendStatistics(b, &list[i])
 	}
-	reply(ctx, append(b, ']', '}'))
+	reply(x, append(b, ']', '}'))
 	return nil
 }
 

@@ -1,4 +1,4 @@
-package kservehttp
+package httpserver
 
 import (
 	"sync"
@@ -24,10 +24,6 @@ type halfClose struct {
 
 	mu sync.Mutex // held while the interim response is sent
 }
-
-// defaultProbeAfter is how long a client that sends no more may have to wait before
-// it is sent something. Answers that come sooner are not preceded by anything.
-const defaultProbeAfter = 100 * time.Millisecond
 
 // interim is what is sent.
 const interim = "HTTP/1.1 100 Continue\r\n\r\n"
@@ -82,7 +78,7 @@ func (h *halfClose) answer() {
 	}
 }
 
-func (h *halfClose) schedule() { time.AfterFunc(h.conn.server.opt.probeAfter, h.probe) }
+func (h *halfClose) schedule() { time.AfterFunc(h.conn.server.opt.ProbeAfter, h.probe) }
 
 // probe sends the interim response if the client still waits.
 func (h *halfClose) probe() {

@@ -1,4 +1,4 @@
-package kservehttp
+package httpserver
 
 import (
 	"errors"
@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A watcher tells when clients hang up, which fasthttp notices only when it
+// A watcher tells when clients hang up, which a server notices only when it
 // next reads. One epoll instance watches all connections for that alone, edge
 // by edge: a connection is registered once and costs nothing per request. The
 // epoll instance is itself waited for in the runtime's poller, so no thread is

@@ -1,7 +1,7 @@
-package kservehttp
+package httpserver
 
 import (
-	"bytes"
+	"errors"
 	"io"
 	"net"
 	"sync/atomic"
@@ -43,8 +43,6 @@ const (
 	// minBodyRate is the fewest bytes per second that a body may come at, once
 	// it has had the stall timeout to begin.
 	minBodyRate = 1 << 10
-	// headKept is how much of a request's beginning is kept.
-	headKept = 256
 	// lingerFor is how long a connection is read on after an answer that came
 	// before the request had arrived whole. Closed at once, the client would
 	// see a reset in place of the answer.
@@ -59,6 +57,7 @@ const (
 type conn struct {
 	net.Conn
 	server *Server
+	x      *Exchange // set while it is served
 	id     uint64
 	ctx    *infer.Caller // ends with the connection; requests on it run under it
 	state  atomic.Int32
@@ -74,17 +73,19 @@ type conn struct {
 	headBy   time.Time      // when the headers must be there
 	bodyFrom time.Time      // when a stretch of the body began
 	bodySize int64          // what has been read of it since
-	head     []byte         // how the current request begins, should it be malformed
 	holds    atomic.Int64   // memory that is held while the client is waited for
 	moved    atomic.Int64   // bytes that were read and written
 	used     atomic.Bool    // a request was answered on it
 	claim    inflight.Claim // of an answer that is being written
-	mute     bool           // nothing is written any more
 	unread   bool           // the client may still be sending what nobody will read
 }
 
-// Read implements net.Conn.
+// Read implements net.Conn. Answers that are not sent yet go out first: the
+// client may wait for them before it sends more.
 func (c *conn) Read(p []byte) (int, error) {
+	if err := c.x.out.Flush(); err != nil {
+		return 0, err
+	}
 	switch c.phase {
 	case phaseIdle:
 		return c.readFirst(p)
@@ -111,20 +112,8 @@ func (c *conn) readMore(p []byte) (int, error) {
 	return n, err
 }
 
-// SetReadDeadline implements net.Conn. Deadlines are c's own business: fasthttp
-// calls it only between a request's headers and its body, whose first bytes it
-// reads before the handler is called. See handler.header.
-func (c *conn) SetReadDeadline(time.Time) error {
-	c.beginBody()
-	return nil
-}
-
 // beginBody has the limits of a body hold from now on.
-func (c *conn) beginBody() {
-	if c.phase != phaseBody {
-		c.phase, c.bodyFrom = phaseBody, time.Time{}
-	}
-}
+func (c *conn) beginBody() { c.phase, c.bodyFrom = phaseBody, time.Time{} }
 
 // readBody waits for more of a body, which must keep moving, and on the whole
 // not too slowly: a byte now and then would else hold the connection for good.
@@ -157,7 +146,6 @@ func (c *conn) readFirst(p []byte) (int, error) {
 	if c.server.closing.Load() {
 		return 0, io.EOF
 	}
-	c.head = c.head[:0]
 	now := time.Now()
 	c.idleSince.Store(now.UnixNano())
 	c.readWithin(now, c.server.opt.IdleTimeout)
@@ -169,7 +157,6 @@ func (c *conn) readFirst(p []byte) (int, error) {
 		if !c.state.CompareAndSwap(connIdle, connBusy) {
 			return 0, net.ErrClosed
 		}
-		c.head = append(c.head, p[:min(n, headKept)]...)
 		c.phase, c.headBy = phaseHead, time.Time{}
 	}
 	return n, err
@@ -193,9 +180,6 @@ func (c *conn) readUntil(t time.Time) {
 
 // Write implements net.Conn.
 func (c *conn) Write(p []byte) (int, error) {
-	if c.mute {
-		return len(p), nil
-	}
 	c.half.answer()
 	done := 0
 	for {
@@ -229,29 +213,20 @@ func (c *conn) Evict() {
 	c.kill(false)
 }
 
-// target returns what the current request is for. uri is what fasthttp made of
-// it: "/" for a request that did not arrive as a whole.
-func (c *conn) target(uri []byte) []byte {
-	if fields := bytes.SplitN(c.head, []byte(" "), 3); len(fields) == 3 && string(uri) == "/" {
-		return fields[1]
-	}
-	return uri
-}
-
 // closedBy reports the limit that ends the connection.
 func (c *conn) closedBy(limit reject.Close) {
 	c.server.opt.Rejects.Closed(reject.HTTP, limit, c.RemoteAddr(), "")
 }
 
 func isTimeout(err error) bool {
-	ne, ok := err.(net.Error)
+	ne, ok := errors.AsType[net.Error](err)
 	return ok && ne.Timeout()
 }
 
 // Close implements net.Conn. It waits a little for a client that is still
 // sending, after telling it that the answer is complete.
 func (c *conn) Close() error {
-	if c.unread && !c.mute {
+	if c.unread {
 		c.linger()
 	}
 	c.state.Store(connClosed)

@@ -1,10 +1,9 @@
-package kservehttp
+package httpserver
 
 import (
 	"cmp"
 	"log/slog"
 	"math"
-	"regexp"
 	"time"
 
 	"shoal/internal/inflight"
@@ -14,11 +13,8 @@ import (
 // Options say how a server serves. The zero value of a limit stands for the
 // default that its line names.
 type Options struct {
-	// MaxInputSize is the most bytes that the JSON of a request, a tensor given
-	// in JSON, a raw request or a decompressed body may have; 64 MiB.
-	MaxInputSize int64
-	// MaxBodySize is the most bytes of a request's body in all, tensors in
-	// binary form included; 2 GiB - 1, and no more than that.
+	// MaxBodySize is the most bytes of a request's body; 2 GiB - 1, and no more
+	// than that.
 	MaxBodySize int64
 	// MaxRatio is how many times larger than it was packed a compressed body
 	// may be, from 16 MiB on; 100.
@@ -31,6 +27,9 @@ type Options struct {
 	MaxHeaderSize int
 	// MaxConnections is how many clients may be connected at once; 16384.
 	MaxConnections int
+	// Limit, when it is not nil, takes the place of MaxConnections: servers that
+	// have the same one share it.
+	Limit *Limit
 
 	// IdleTimeout ends a connection that waits for a request; 5 minutes.
 	IdleTimeout time.Duration
@@ -40,17 +39,14 @@ type Options struct {
 	// progress; 30 s.
 	StallTimeout time.Duration
 
-	// Forward picks the request headers, by name, that become parameters of an
-	// inference request; nil for none.
-	Forward *regexp.Regexp
-	// Restrictions close APIs to requests without a certain header.
-	Restrictions []Restriction
-
 	// Rejects counts what the server turns away; nil counts nothing.
 	Rejects *reject.Counter
 	Log     *slog.Logger
 
-	probeAfter time.Duration // see halfClose
+	// ProbeAfter is how long a client that sends no more may have to wait before
+	// it is sent an interim response; 100 ms. Answers that come sooner are not
+	// preceded by anything.
+	ProbeAfter time.Duration
 }
 
 // ConnMemory returns what a connection takes besides its requests. It counts
@@ -58,20 +54,21 @@ type Options struct {
 // by it.
 func (o *Options) ConnMemory() int64 { return int64(cmp.Or(o.MaxHeaderSize, 16<<10)) + 16<<10 }
 
-// withDefaults fills in what is zero.
-func (o Options) withDefaults() Options {
-	o.MaxInputSize = cmp.Or(o.MaxInputSize, 64<<20)
+// WithDefaults fills in what is zero.
+func (o Options) WithDefaults() Options {
 	o.MaxBodySize = min(cmp.Or(o.MaxBodySize, math.MaxInt32), math.MaxInt32)
 	o.MaxRatio = cmp.Or(o.MaxRatio, 100)
 	if o.Memory == nil {
 		o.Memory = inflight.NewPool(nil)
 	}
 	o.MaxHeaderSize = cmp.Or(o.MaxHeaderSize, 16<<10)
-	o.MaxConnections = cmp.Or(o.MaxConnections, 16384)
+	if o.Limit == nil {
+		o.Limit = NewLimit(cmp.Or(o.MaxConnections, 16384))
+	}
 	o.IdleTimeout = cmp.Or(o.IdleTimeout, 5*time.Minute)
 	o.HeaderTimeout = cmp.Or(o.HeaderTimeout, 10*time.Second)
 	o.StallTimeout = cmp.Or(o.StallTimeout, 30*time.Second)
-	o.probeAfter = cmp.Or(o.probeAfter, defaultProbeAfter)
+	o.ProbeAfter = cmp.Or(o.ProbeAfter, 100*time.Millisecond)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	return o
 }

@@ -1,30 +1,22 @@
-package kservehttp
+package httpserver
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"math"
 	"net"
 	"sync"
 	"sync/atomic"
-
-	"github.com/valyala/fasthttp"
-
-	"shoal/internal/connlimit"
-	"shoal/internal/engine"
-	"shoal/internal/reject"
 )
 
 // A Server answers HTTP requests on its listeners.
 type Server struct {
-	opt    Options
-	http   *fasthttp.Server
-	watch  *watcher
-	limit  *connlimit.Limit[*conn]
-	base   context.Context // the parent of the connections' contexts
-	cancel context.CancelFunc
+	opt       Options
+	dialect   Dialect
+	watch     *watcher
+	exchanges sync.Pool       // *Exchange
+	base      context.Context // the parent of the connections' contexts
+	cancel    context.CancelFunc
 
 	listeners []net.Listener
 	wg        sync.WaitGroup // the accepting goroutines
@@ -37,40 +29,19 @@ type Server struct {
 	closed bool
 }
 
-// Start serves eng on the listeners, which become the server's, until Close.
-// TCP and Unix sockets will do.
-func Start(opt Options, eng *engine.Engine, listeners ...net.Listener) (*Server, error) {
+// Start serves d on the listeners, which become the server's, until Close. TCP
+// and Unix sockets will do.
+func Start(opt Options, d Dialect, listeners ...net.Listener) (*Server, error) {
 	s := &Server{
-		opt: opt.withDefaults(), listeners: listeners,
+		opt: opt.WithDefaults(), dialect: d, listeners: listeners,
 		drained: make(chan struct{}), conns: make(map[uint64]*conn),
 	}
-	s.limit = connlimit.New(s.opt.MaxConnections, func(c *conn) {
-		s.opt.Rejects.Closed(reject.HTTP, reject.Evicted, c.RemoteAddr(), "")
-	})
+	s.exchanges.New = func() any { return newExchange(s.opt.MaxHeaderSize) }
 	s.base, s.cancel = context.WithCancel(context.Background())
 	var err error
 	if s.watch, err = startWatcher(s.heard); err != nil {
 		s.cancel()
 		return nil, err
-	}
-	h := &handler{
-		engine: eng, maxInput: s.opt.MaxInputSize, maxBody: s.opt.MaxBodySize,
-		maxRatio: s.opt.MaxRatio, memory: s.opt.Memory,
-		forward: s.opt.Forward, restrict: newRestrictions(s.opt.Restrictions),
-		rejects: s.opt.Rejects, log: s.opt.Log, closing: &s.closing,
-	}
-	s.http = &fasthttp.Server{
-		Handler: h.serve, ErrorHandler: h.malformed, HeaderReceived: h.header, ExpectHandler: h.expect,
-		ReadBufferSize:    s.opt.MaxHeaderSize,
-		Concurrency:       math.MaxInt32, // the limit is ours
-		StreamRequestBody: true,
-		// A body may be of any size here; the handler has the limits.
-		MaxRequestBodySize:           int(s.opt.MaxBodySize),
-		DisablePreParseMultipartForm: true,
-		// Answers have the headers that the original server gives, no others.
-		NoDefaultServerHeader: true, NoDefaultDate: true, NoDefaultContentType: true,
-		SecureErrorLogMessage: true,
-		Logger:                printer{s.opt.Log},
 	}
 	for _, l := range listeners {
 		s.wg.Go(func() { s.accept(l) })
@@ -132,6 +103,13 @@ func (s *Server) InFlight() int {
 	return n
 }
 
+// Connections returns how many connections are open.
+func (s *Server) Connections() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.conns)
+}
+
 // shut refuses further connections and returns those that are open.
 func (s *Server) shut() []*conn {
 	s.mu.Lock()
@@ -147,12 +125,4 @@ func (s *Server) shut() []*conn {
 		}
 	}
 	return open
-}
-
-// A printer takes fasthttp's own messages, which are of use only to whoever
-// looks for the cause of something.
-type printer struct{ log *slog.Logger }
-
-func (p printer) Printf(format string, args ...any) {
-	p.log.Debug("fasthttp: " + fmt.Sprintf(format, args...))
 }

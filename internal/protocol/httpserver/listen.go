@@ -1,4 +1,4 @@
-package kservehttp
+package httpserver
 
 import (
 	"errors"
@@ -6,9 +6,21 @@ import (
 	"strconv"
 	"time"
 
+	"shoal/internal/connlimit"
 	"shoal/internal/infer"
 	"shoal/internal/reject"
 )
+
+// A Limit bounds the connections of the servers that have it.
+type Limit struct {
+	max   int
+	conns *connlimit.Limit[*conn]
+}
+
+// NewLimit returns a limit of so many connections.
+func NewLimit(n int) *Limit {
+	return &Limit{n, connlimit.New(n, func(c *conn) { c.closedBy(reject.Evicted) })}
+}
 
 // accept serves every connection that l takes, each by a goroutine of its own,
 // until l is closed. A failure that may pass, such as a lack of file
@@ -16,7 +28,7 @@ import (
 func (s *Server) accept(l net.Listener) {
 	pause := 5 * time.Millisecond
 	for {
-		nc, err := s.limit.Accept(l)
+		nc, err := s.opt.Limit.conns.Accept(l)
 		if err == nil {
 			pause = 5 * time.Millisecond
 			if c := s.admit(nc); c != nil {
@@ -48,7 +60,15 @@ func (s *Server) serve(c *conn) {
 	defer budget.Unregister(c)
 	c.claim = budget.Claim()
 	defer c.claim.Release()
-	_ = s.http.ServeConn(c) // what matters of its end is reported where it is known
+	c.x = s.exchanges.Get().(*Exchange)
+	c.x.bind(c)
+	for c.x.next() {
+	}
+	// What matters of a connection's end is reported where it is known.
+	_ = c.x.out.Flush()
+	_ = c.Close()
+	c.x.bind(nil)
+	s.exchanges.Put(c.x)
 }
 
 // admit makes a connection one of the server's, or turns it away.
@@ -57,15 +77,14 @@ func (s *Server) admit(nc net.Conn) *conn {
 	c.half.conn = c
 	c.ctx = infer.NewCaller(s.base)
 	c.idleSince.Store(time.Now().UnixNano())
-	full := !s.limit.Add(c)
+	full := !s.opt.Limit.conns.Add(c)
 	s.mu.Lock()
 	if full || s.closed {
 		s.mu.Unlock()
-		s.limit.Remove(c)
+		s.opt.Limit.conns.Remove(c)
 		c.ctx.Leave()
 		if full {
-			s.turnAway(nc, reject.MaxConnections, "the server has "+strconv.Itoa(s.opt.MaxConnections)+
-				" connections, as many as it may; try again later, or raise --http-max-connections and the limit of open files")
+			s.turnAway(nc)
 		}
 		nc.Close()
 		return nil
@@ -80,18 +99,19 @@ func (s *Server) admit(nc net.Conn) *conn {
 
 // turnAway answers a client whose connection is not taken. Its request is not
 // read.
-func (s *Server) turnAway(nc net.Conn, why reject.Close, text string) {
-	s.opt.Rejects.Closed(reject.HTTP, why, nc.RemoteAddr(), text)
-	body := appendError(nil, text)
-	head := "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: " +
-		strconv.Itoa(len(body)) + "\r\n\r\n"
+func (s *Server) turnAway(nc net.Conn) {
+	full := &Error{Status: 503, Text: "the server has " + strconv.Itoa(s.opt.Limit.max) +
+		" connections, as many as it may; try again later, or raise --http-max-connections and the limit of open files"}
+	s.opt.Rejects.Closed(reject.HTTP, reject.MaxConnections, nc.RemoteAddr(), full.Text)
+	x := Exchange{}
+	x.answer.fail(s.dialect, full)
 	nc.SetWriteDeadline(time.Now().Add(time.Second))
-	nc.Write(append([]byte(head), body...))
+	nc.Write(append(x.appendHead(nil, false), x.answer.body...))
 }
 
 // forget drops a connection that is closed.
 func (s *Server) forget(c *conn) {
-	s.limit.Remove(c)
+	s.opt.Limit.conns.Remove(c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.conns, c.id)

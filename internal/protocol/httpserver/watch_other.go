@@ -1,6 +1,6 @@
 //go:build !linux
 
-package kservehttp
+package httpserver
 
 // A watcher tells when clients hang up. Only Linux has one; elsewhere a client
 // that is gone is noticed when its answer cannot be written.

@@ -1,0 +1,203 @@
+package httpserver
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/valyala/fasthttp"
+)
+
+// A Stream is the body of an answer that is written after Serve has returned. It
+// is closed when it is written, or not wanted any more.
+type Stream interface {
+	io.WriterTo
+	io.Closer
+}
+
+// An answer is what a dialect answers with.
+type answer struct {
+	status      int    // 0 for 200
+	phrase      string // empty for the usual one
+	contentType string // empty for none
+	headers     []byte // other headers, as they are sent
+	body        []byte
+	stream      Stream // in place of the body
+	length      int    // of the stream; -1 for one that is sent in chunks
+
+	head []byte // memory for the head
+	own  []byte // memory for errors
+}
+
+// maxOwn is the most memory for errors that a connection keeps.
+const maxOwn = 4 << 10
+
+// size returns how many bytes the body has, -1 if that is not known.
+func (a *answer) size() int {
+	if a.stream != nil {
+		return a.length
+	}
+	return len(a.body)
+}
+
+// reset makes the answer an empty one.
+func (a *answer) reset() {
+	if a.stream != nil {
+		_ = a.stream.Close() // nobody is told
+	}
+	if cap(a.own) > maxOwn {
+		a.own = nil
+	}
+	*a = answer{headers: a.headers[:0], head: a.head, own: a.own}
+}
+
+// fail makes the answer one that tells of err.
+func (a *answer) fail(d Dialect, err error) {
+	a.reset()
+	body, head := d.AppendError(a.own[:0], err)
+	a.own, a.body = body, body
+	a.status, a.phrase, a.contentType = head.Status, head.Phrase, head.Type
+	if e, ok := errors.AsType[*Error](err); ok && e.Accept != "" {
+		a.headers = appendHeader(a.headers, fasthttp.HeaderAcceptEncoding, e.Accept)
+	}
+}
+
+// SetStatus sets the answer's status, which is 200 without.
+func (x *Exchange) SetStatus(code int) { x.answer.status = code }
+
+// SetType sets the answer's Content-Type. It has none without.
+func (x *Exchange) SetType(contentType string) { x.answer.contentType = contentType }
+
+// SetHeader adds another header to the answer. Line breaks in it become spaces.
+func (x *Exchange) SetHeader(name, value string) {
+	x.answer.headers = appendHeader(x.answer.headers, oneLine.Replace(name), oneLine.Replace(value))
+}
+
+// SetHeaderInt adds another header, whose value is a number, to the answer.
+func (x *Exchange) SetHeaderInt(name string, n int) {
+	x.answer.headers = appendHeaderInt(x.answer.headers, name, n)
+}
+
+var oneLine = strings.NewReplacer("\r", " ", "\n", " ")
+
+// SetBody makes b, which the dialect gives away, the answer's body.
+func (x *Exchange) SetBody(b []byte) { x.answer.body = b }
+
+// SetStream has the answer's body written by s, length bytes of it. A length of
+// -1 has each write go out at once, as a chunk.
+func (x *Exchange) SetStream(s Stream, length int) { x.answer.stream, x.answer.length = s, length }
+
+// WakeOnHalfClose has wake, which has a buffer, get a value when the client
+// closes its own direction: if the answer is a stream of events, it must then
+// send something that the client ignores, since only that tells whether the
+// client is gone.
+func (x *Exchange) WakeOnHalfClose(wake chan struct{}) { x.conn.half.stream(&wake) }
+
+// writeAnswer writes the answer and resets it. What is written goes out when the
+// connection is next read, or now if it is not kept.
+func (x *Exchange) writeAnswer(keep bool) (err error) {
+	a := &x.answer
+	defer func() {
+		if p := recover(); p != nil {
+			err = PanicError(p)
+			x.conn.server.opt.Log.Error("write an answer", "path", string(x.Header.RequestURI()), "err", err)
+		}
+		a.reset()
+	}()
+	a.head = x.appendHead(a.head[:0], keep)
+	x.out.Write(a.head) // errors come again from Flush
+	if !x.Header.IsHead() {
+		if err := a.writeBody(x.out); err != nil {
+			return err
+		}
+	}
+	if keep {
+		return nil
+	}
+	return x.out.Flush()
+}
+
+func (x *Exchange) appendHead(b []byte, keep bool) []byte {
+	a := &x.answer
+	proto := "HTTP/1.1 "
+	if x.IsHTTP10() {
+		proto = "HTTP/1.0 "
+	}
+	if a.status == 0 {
+		a.status = fasthttp.StatusOK
+	}
+	if a.phrase == "" {
+		a.phrase = fasthttp.StatusMessage(a.status)
+	}
+	b = append(b, proto...)
+	b = strconv.AppendInt(b, int64(a.status), 10)
+	b = append(b, ' ')
+	b = append(b, a.phrase...)
+	b = append(b, "\r\n"...)
+	if a.contentType != "" {
+		b = appendHeader(b, fasthttp.HeaderContentType, a.contentType)
+	}
+	if n := a.size(); n >= 0 {
+		b = appendHeaderInt(b, fasthttp.HeaderContentLength, n)
+	} else {
+		b = append(b, "Transfer-Encoding: chunked\r\n"...)
+	}
+	b = append(b, a.headers...)
+	switch {
+	case !keep:
+		b = append(b, "Connection: close\r\n"...)
+	case !x.Header.IsHTTP11():
+		b = append(b, "Connection: keep-alive\r\n"...)
+	}
+	return append(b, "\r\n"...)
+}
+
+func appendHeader(b []byte, name, value string) []byte {
+	b = append(b, name...)
+	b = append(b, ": "...)
+	b = append(b, value...)
+	return append(b, "\r\n"...)
+}
+
+func appendHeaderInt(b []byte, name string, n int) []byte {
+	b = append(b, name...)
+	b = append(b, ": "...)
+	b = strconv.AppendInt(b, int64(n), 10)
+	return append(b, "\r\n"...)
+}
+
+func (a *answer) writeBody(w *bufio.Writer) error {
+	if a.stream == nil {
+		_, err := w.Write(a.body)
+		return err
+	}
+	if a.length < 0 {
+		if _, err := a.stream.WriteTo(chunkWriter{w}); err != nil {
+			return err
+		}
+		_, err := w.WriteString("0\r\n\r\n")
+		return err
+	}
+	n, err := a.stream.WriteTo(w)
+	if err == nil && n != int64(a.length) {
+		err = fmt.Errorf("BUG: the answer has %d bytes, and %d were promised", n, a.length)
+	}
+	return err
+}
+
+// A chunkWriter sends each write at once as a chunk.
+type chunkWriter struct{ w *bufio.Writer }
+
+func (c chunkWriter) Write(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil // it would end the body
+	}
+	var room [16]byte
+	c.w.Write(append(strconv.AppendInt(room[:0], int64(len(p)), 16), "\r\n"...)) // errors come again from Flush
+	c.w.Write(p)
+	c.w.WriteString("\r\n")
+	return len(p), c.w.Flush()
+}

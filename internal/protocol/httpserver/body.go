@@ -1,0 +1,195 @@
+package httpserver
+
+import (
+	"errors"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"shoal/internal/inflight"
+	"shoal/internal/reject"
+	"shoal/internal/status"
+)
+
+// A SizeError says that n bytes are more than limit.
+type SizeError func(n, limit int64) error
+
+// A Body is a request's body, or an answer, in pooled memory that counts against
+// the memory budget.
+type Body struct {
+	B      []byte
+	buf    *[]byte // what B is a part of, nil when there is none
+	memory *inflight.Pool
+	holds  *atomic.Int64 // what its connection holds; nil for a body of our own
+}
+
+var bodies = sync.Pool{New: func() any { return new(Body) }}
+
+// NewBody returns an empty body, which takes its memory from there.
+func NewBody(memory *inflight.Pool) *Body {
+	p := bodies.Get().(*Body)
+	p.memory = memory
+	return p
+}
+
+// Release gives the memory back.
+func (p *Body) Release() {
+	if p.buf != nil {
+		p.memory.Put(p.buf)
+	}
+	*p = Body{}
+	bodies.Put(p)
+}
+
+const (
+	// firstRead is the most memory that a body gets before its bytes are there.
+	// After that it gets growth times as much as has arrived.
+	firstRead = 16 << 10
+	growth    = 4
+	// maxChunks is how many chunks a body may come in.
+	maxChunks = 1 << 16
+	// What a handler left of a body is read, up to these, so that the
+	// connection can be used again.
+	maxDrain = 16 << 20
+	drainFor = 500 * time.Millisecond
+)
+
+// Receive reads the body that the client sends. Memory grows with what arrives,
+// not with what the client says will. A body of more than limit bytes is not
+// read and gives tooLarge's error, with the bytes that are known of and the
+// limit. One that the memory budget has no room for fails, too.
+func (x *Exchange) Receive(limit int64, tooLarge SizeError) (*Body, error) {
+	c := x.conn
+	p := NewBody(c.server.opt.Memory)
+	if x.body.done {
+		return p, nil
+	}
+	p.holds = &c.holds
+	var err error
+	if x.body.chunked {
+		err = p.chunked(&x.body, limit, tooLarge)
+	} else {
+		err = p.fixed(&x.body, limit, tooLarge)
+	}
+	if err != nil {
+		p.Release()
+		return nil, bodyError(err)
+	}
+	c.unread = false
+	c.holds.Store(0)         // the model is waited for from here on
+	if x.Header.IsHTTP11() { // else there are no interim responses
+		c.half.wait()
+	}
+	return p, nil
+}
+
+func (p *Body) fixed(r *bodyReader, limit int64, tooLarge SizeError) error {
+	length := r.left
+	if length > limit {
+		return tooLarge(length, limit)
+	}
+	if err := p.memory.Budget().Check(length); err != nil {
+		return err
+	}
+	for !r.done {
+		if len(p.B) == cap(p.B) {
+			if err := p.growTo(int(length)); err != nil {
+				return err
+			}
+		}
+		if err := p.fill(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Body) chunked(r *bodyReader, limit int64, tooLarge SizeError) error {
+	for !r.done {
+		if len(p.B) == cap(p.B) {
+			if err := p.Grow(max(firstRead, growth*len(p.B))); err != nil {
+				return err
+			}
+		}
+		if err := p.fill(r); err != nil {
+			return err
+		}
+		switch n := int64(len(p.B)); {
+		case n > limit:
+			return tooLarge(n, limit)
+		case r.chunks > maxChunks:
+			return status.Rejectf(reject.TooLarge, status.InvalidArgument,
+				"Chunked request body exceeds maximum of %d non-empty chunks. Send fewer or larger HTTP chunks.", maxChunks)
+		}
+	}
+	return nil
+}
+
+// fill reads what r has for the memory that is there.
+func (p *Body) fill(r io.Reader) error {
+	n, err := r.Read(p.B[len(p.B):cap(p.B)])
+	p.B = p.B[:len(p.B)+n]
+	return err
+}
+
+// growTo moves a body of length bytes, of which some have arrived, to more
+// memory: to all that it will need where such memory is idle, and else to as
+// much as what has arrived warrants.
+func (p *Body) growTo(length int) error {
+	if len(p.B) > 0 {
+		if buf := p.memory.Reuse(length, int64(cap(p.B))); buf != nil {
+			p.move(buf)
+			return nil
+		}
+	}
+	return p.Grow(min(length, max(firstRead, growth*len(p.B))))
+}
+
+// Grow moves the body to memory of at least n bytes.
+func (p *Body) Grow(n int) error {
+	if p.holds != nil {
+		p.holds.Store(0) // while memory is waited for, the client is not
+	}
+	buf, err := p.memory.Claim(n, int64(cap(p.B)))
+	if err != nil {
+		return err
+	}
+	p.move(buf)
+	return nil
+}
+
+// move moves the body to buf.
+func (p *Body) move(buf *[]byte) {
+	next := (*buf)[:copy(*buf, p.B)]
+	if p.buf != nil {
+		p.memory.Put(p.buf)
+	}
+	p.B, p.buf = next, buf
+	if p.holds != nil {
+		p.holds.Store(int64(cap(next)))
+	}
+}
+
+// bodyError puts a failure to read into words for the client.
+func bodyError(err error) error {
+	switch {
+	case isTimeout(err):
+		return errBodySlow
+	case errors.As(err, new(*status.Error)), errors.As(err, new(*Error)):
+		return err
+	}
+	return errBodyCut
+}
+
+// drain reads what the dialect has left of a body. It reports whether all of it
+// is read, so that another request can follow.
+func (x *Exchange) drain() bool {
+	if x.body.err != nil || x.body.left > maxDrain {
+		return false
+	}
+	x.conn.phase = phaseDrain
+	x.conn.readUntil(time.Now().Add(drainFor))
+	n, err := io.Copy(io.Discard, io.LimitReader(&x.body, maxDrain))
+	return err == nil && n < maxDrain
+}
