@@ -153,7 +153,7 @@ func (c *conn) endedEarly(id uint32) bool {
 }
 
 var (
-	errDeadline  = status.Error(codes.DeadlineExceeded, context.DeadlineExceeded.Error())
+	errDeadline  = status.Error(codes.DeadlineExceeded, "Deadline Exceeded") // as clients' own libraries say
 	errCancelled = status.Error(codes.Canceled, context.Canceled.Error())
 )
 

@@ -2,7 +2,6 @@ package kservegrpc
 
 import (
 	"context"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
@@ -29,9 +28,6 @@ func (s *Server) modelInfer(_ any, ctx context.Context, read func(any) error, _ 
 		return nil, err
 	}
 	s.compress(ctx)
-	if _, ok := ctx.Deadline(); ok {
-		return s.inferInTime(ctx, m)
-	}
 	return s.infer(ctx, m)
 }
 
@@ -58,45 +54,6 @@ func (s *Server) infer(ctx context.Context, m *message) (_ *encoded, err error) 
 		return nil, err
 	}
 	return s.encoder.infer(reply{resp: &m.req.Response, id: m.id})
-}
-
-// inferInTime is infer for a call with a deadline. An execution is not broken
-// off, so the answer at the deadline must come from elsewhere.
-func (s *Server) inferInTime(ctx context.Context, m *message) (*encoded, error) {
-	ctx, cancel := beforeDeadline(ctx)
-	defer cancel()
-	type result struct {
-		reply *encoded
-		err   error
-	}
-	done := make(chan result)
-	s.wg.Go(func() {
-		reply, err := s.infer(ctx, m)
-		select {
-		case done <- result{reply, err}:
-		case <-ctx.Done():
-			reply.free()
-		}
-	})
-	select {
-	case r := <-done:
-		return r.reply, r.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-// beforeDeadline returns a context that ends a little before ctx's deadline, if
-// there is one. At the deadline itself grpc resets the stream, and a client that
-// learns of the reset before its own clock strikes takes the call for cancelled;
-// so the answer must be out by then. Go's timers can be a millisecond late.
-func beforeDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		return ctx, func() {}
-	}
-	early := min(2*time.Millisecond, time.Until(deadline)/10)
-	return context.WithDeadline(ctx, deadline.Add(-early))
 }
 
 // version finds the version that a message is meant for. The message's request

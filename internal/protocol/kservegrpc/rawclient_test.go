@@ -26,7 +26,7 @@ type rawClient struct {
 	unread int // what we have received and not acknowledged
 }
 
-func newRawClient(tb testing.TB, addr net.Addr, method string) *rawClient {
+func newRawClient(tb testing.TB, addr net.Addr, method string, more ...hpack.HeaderField) *rawClient {
 	tb.Helper()
 	conn, err := net.Dial(addr.Network(), addr.String())
 	if err != nil {
@@ -44,6 +44,11 @@ func newRawClient(tb testing.TB, addr net.Addr, method string) *rawClient {
 	for i := range c.header {
 		for _, f := range [][2]string{{":method", "POST"}, {":scheme", "http"}, {":path", method}, {":authority", "test"}, {"content-type", "application/grpc"}, {"te", "trailers"}} {
 			if err := enc.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]}); err != nil {
+				tb.Fatal(err)
+			}
+		}
+		for _, f := range more {
+			if err := enc.WriteField(f); err != nil {
 				tb.Fatal(err)
 			}
 		}
@@ -70,28 +75,7 @@ func frame(msg []byte) []byte {
 
 // call sends a framed message and returns the bytes of the answer.
 func (c *rawClient) call(msg []byte) (int, error) {
-	id := c.stream
-	c.stream += 2
-	if err := c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: c.header[min(id/2, 1)], EndHeaders: true}); err != nil {
-		return 0, err
-	}
-	for {
-		for c.window < min(len(msg), 16384) {
-			if _, _, err := c.read(); err != nil {
-				return 0, err
-			}
-		}
-		n := min(len(msg), 16384)
-		c.window -= n
-		end := n == len(msg)
-		if err := c.framer.WriteData(id, end, msg[:n]); err != nil {
-			return 0, err
-		}
-		if msg = msg[n:]; end {
-			break
-		}
-	}
-	if err := c.out.Flush(); err != nil {
+	if err := c.send(msg); err != nil {
 		return 0, err
 	}
 	total := 0
@@ -101,6 +85,32 @@ func (c *rawClient) call(msg []byte) (int, error) {
 			return total, err
 		}
 	}
+}
+
+// send begins a call with a framed message.
+func (c *rawClient) send(msg []byte) error {
+	id := c.stream
+	c.stream += 2
+	if err := c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: c.header[min(id/2, 1)], EndHeaders: true}); err != nil {
+		return err
+	}
+	for {
+		for c.window < min(len(msg), 16384) {
+			if _, _, err := c.read(); err != nil {
+				return err
+			}
+		}
+		n := min(len(msg), 16384)
+		c.window -= n
+		end := n == len(msg)
+		if err := c.framer.WriteData(id, end, msg[:n]); err != nil {
+			return err
+		}
+		if msg = msg[n:]; end {
+			break
+		}
+	}
+	return c.out.Flush()
 }
 
 // read handles one frame and returns the bytes of data in it, and whether it

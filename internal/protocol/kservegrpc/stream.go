@@ -68,9 +68,8 @@ func (s *Server) modelStreamInfer(_ any, stream grpc.ServerStream) (err error) {
 	if err := s.admit(stream.Context()); err != nil {
 		return err
 	}
-	s.compress(stream.Context())
-	ctx, cancel := beforeDeadline(stream.Context())
-	defer cancel()
+	ctx := stream.Context()
+	s.compress(ctx)
 	st := &inferStream{
 		server:     s,
 		stream:     stream,
