@@ -134,6 +134,13 @@ type Ahead interface {
 	Ahead() int
 }
 
+// An OnThread instance computes on the thread of the system that calls Run. Many
+// runs in a row are faster when they are all on one.
+type OnThread interface {
+	// ComputesOnThread does nothing; it says that the instance is such a one.
+	ComputesOnThread()
+}
+
 // An Abortable instance can be ended while it runs a batch.
 type Abortable interface {
 	// Abort ends at once what runs the instance's batches, for good. Calls of

@@ -12,7 +12,8 @@ import (
 // Direct is the scheduler without batching: each request is an execution of its
 // own, first come first served, on whichever instance is idle. The caller's
 // goroutine runs the model, so a request that finds an idle instance costs no
-// hand-over between goroutines.
+// hand-over between goroutines. While requests wait, the runner of an instance
+// runs them, if the runs are long enough for that to pay.
 type Direct struct {
 	pool
 	waiters sync.Pool
@@ -20,9 +21,12 @@ type Direct struct {
 }
 
 // A waiter is a request that waits for an instance. It is in the queue until
-// somebody takes it out, under the mutex, and sends it an instance.
+// somebody takes it out, under the mutex. It is then sent an instance to run on,
+// or nil when a runner has run it.
 type waiter struct {
+	request    *infer.Request
 	ready      chan *instance // buffered 1
+	err        error          // what the run failed with
 	prev, next *waiter
 	queued     bool
 }
@@ -41,30 +45,39 @@ func StartDirect(instances []backend.Instance, record Recorder) *Direct {
 func (d *Direct) Do(ctx context.Context, r *infer.Request) error {
 	r.Queued = time.Now()
 	i, err := d.acquire(ctx, r)
-	if err != nil {
+	if i == nil {
 		return err
 	}
 	if i.ticket.Await(ctx) != nil {
 		d.release(i)
 		return cancelled(ctx)
 	}
+	err = d.runOn(i, r)
+	d.release(i)
+	i.ticket.Release()
+	return err
+}
+
+// runOn runs a request on an instance.
+func (d *Direct) runOn(i *instance, r *infer.Request) error {
 	b := &i.batch
 	b.Requests = append(b.Requests[:0], r)
 	b.Rows = r.Rows
 	r.Started = true
 	b.Times = infer.Times{Start: time.Now()}
 	d.record.Started(b)
-	err = d.run(i, b)
+	err := d.run(i, b)
+	i.observe(b.Times.End.Sub(b.Times.Start))
 	b.Requests[0] = nil
-	d.release(i)
-	i.ticket.Release()
 	if err == nil {
 		err = r.Err
 	}
 	return err
 }
 
-// acquire returns an idle instance, waiting for one if need be.
+// acquire returns an idle instance, waiting for one if need be, or nil when there
+// will be none: because the request was run by an instance's runner, with its
+// error, or was not run at all.
 func (d *Direct) acquire(ctx context.Context, r *infer.Request) (*instance, error) {
 	d.mu.Lock()
 	if d.closing {
@@ -80,14 +93,14 @@ func (d *Direct) acquire(ctx context.Context, r *infer.Request) (*instance, erro
 		return i, nil
 	}
 	w := d.waiters.Get().(*waiter)
+	w.request = r
 	d.queue.push(w)
 	d.mu.Unlock()
 	entered(r)
 
 	select {
 	case i := <-w.ready:
-		d.waiters.Put(w)
-		return i, nil
+		return i, d.put(w)
 	case <-ctx.Done():
 	}
 	d.mu.Lock()
@@ -97,13 +110,24 @@ func (d *Direct) acquire(ctx context.Context, r *infer.Request) (*instance, erro
 		d.leave(1)
 	}
 	d.mu.Unlock()
-	if !queued { // an instance was handed over meanwhile: pass it on
+	if !queued {
 		i := <-w.ready
+		if i == nil { // it was being run
+			return nil, d.put(w)
+		}
 		i.ticket.Cancel()
-		d.release(i)
+		d.release(i) // pass it on
 	}
-	d.waiters.Put(w)
+	_ = d.put(w)
 	return nil, cancelled(ctx)
+}
+
+// put keeps a waiter for another request and returns what came of this one.
+func (d *Direct) put(w *waiter) error {
+	err := w.err
+	w.request, w.err = nil, nil
+	d.waiters.Put(w)
+	return err
 }
 
 // entered tells whoever wants to know that r is in the queue.
@@ -124,8 +148,23 @@ func (d *Direct) release(i *instance) {
 // advance gives idle instances to the requests that wait.
 func (d *Direct) advance(time.Time) {
 	for d.queue.n > 0 && len(d.idle) > 0 {
-		d.queue.pop().ready <- d.take() // buffered: does not block
+		w, i := d.queue.pop(), d.take()
+		if !i.ownsThread() {
+			w.ready <- i // buffered: does not block
+			continue
+		}
+		if i.runner == nil {
+			i.runner = startRunner(func(w *waiter) { d.serve(i, w) })
+		}
+		i.runner.next <- w // buffered: it was given nothing else
 	}
+}
+
+// serve runs the request of a waiter on an instance, whose runner calls it.
+func (d *Direct) serve(i *instance, w *waiter) {
+	w.err = d.runOn(i, w.request)
+	d.release(i) // may give the runner its next
+	w.ready <- nil
 }
 
 // Pending returns the number of requests that wait for an instance.

@@ -40,6 +40,8 @@ func (s *slow) Run(b *infer.Batch) error {
 
 func (s *slow) Close() error { return nil }
 
+func (s *slow) ComputesOnThread() {}
+
 func (s *slow) order() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -40,11 +40,16 @@ type instance struct {
 	batch   infer.Batch   // for a scheduler that has no batches of its own
 	gone    chan struct{} // closed when it was removed and has no batch
 
+	// These belong to whoever runs it; for a scheduler without batches.
+	runTime time.Duration // how long its runs take of late
+	long    bool          // they are worth handing over to runner
+
 	// Under the pool's mutex.
 	most        int           // how many batches it may have, if it is the only one
 	batches     int           // how many it has
 	lastRun     time.Duration // how long its last batch took
 	unavailable bool          // the backend cannot run now
+	runner      *runner       // for a scheduler without batches; nil until requests have waited for it
 	removed     bool
 }
 
@@ -102,6 +107,9 @@ func (p *pool) Remove(in backend.Instance) {
 func (i *instance) close() {
 	if i.pauser != nil {
 		i.pauser.close()
+	}
+	if i.runner != nil {
+		i.runner.stop()
 	}
 }
 
@@ -229,8 +237,9 @@ func (p *pool) Close() {
 	p.Drain()
 	<-p.drained
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, i := range p.all {
+	all := slices.Clone(p.all)
+	p.mu.Unlock()
+	for _, i := range all {
 		i.close()
 	}
 }

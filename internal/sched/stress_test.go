@@ -57,6 +57,8 @@ func (u *unruly) Run(b *infer.Batch) error {
 
 func (u *unruly) Close() error { return nil }
 
+func (u *unruly) ComputesOnThread() {}
+
 // TestBatcherStress submits, cancels, lets deadlines pass, fails instances and
 // closes, all at once, and checks that every request has exactly one answer,
 // its own. Run it long, and under the race detector, with -stress 60s.
@@ -126,6 +128,60 @@ func stress(t *testing.T, cfg BatcherConfig) {
 		t.Errorf("got %d good and %d bad answers, want some of both", good.Load(), bad.Load())
 	}
 	t.Logf("%d requests, %d good answers, %d others, batches up to %d rows", sent.Load(), good.Load(), bad.Load(), largest.Load())
+}
+
+// TestDirectStress does the same without batching, while instances come and go and
+// the runs are now worth a runner and now not.
+func TestDirectStress(t *testing.T) {
+	const callers = 32
+	var seen sync.Map
+	var twice, largest, sent, good, bad, ran atomic.Int64
+	for end, first := time.Now().Add(*stressFor), true; first || time.Now().Before(end); first = false {
+		instance := func() backend.Instance { return &unruly{seen: &seen, twice: &twice, largest: &largest} }
+		stays, goes := instance(), instance()
+		d := StartDirect([]backend.Instance{stays, goes}, &counting{})
+		for _, i := range d.all { // runs are short and soon known to be
+			i.runTime, i.long = time.Minute, true
+		}
+		served := d.all[0]
+		var wg sync.WaitGroup
+		for range callers {
+			wg.Go(func() {
+				for range 100 {
+					if answer(t, d, fmt.Sprint(sent.Add(1))) {
+						good.Add(1)
+					} else {
+						bad.Add(1)
+					}
+				}
+			})
+		}
+		wg.Go(func() {
+			for range 20 {
+				d.Remove(goes)
+				if err := d.Add(goes); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		if !first && rand.IntN(4) == 0 {
+			d.Close() // in the middle of it
+		}
+		wg.Wait()
+		d.Close()
+		d.mu.Lock() // a caller may leave only now
+		if d.inFlight != 0 || len(d.idle) != 2 || d.queue.n != 0 {
+			t.Fatalf("after Close: got %d in flight, %d idle and %d waiting, want 2 idle and nothing else", d.inFlight, len(d.idle), d.queue.n)
+		}
+		if served.runner != nil {
+			ran.Add(1)
+		}
+		d.mu.Unlock()
+	}
+	if twice.Load() != 0 || good.Load() == 0 || bad.Load() == 0 || ran.Load() == 0 {
+		t.Errorf("got %d requests run twice, %d good and %d bad answers, a runner %d times, want none twice and some of the others",
+			twice.Load(), good.Load(), bad.Load(), ran.Load())
+	}
 }
 
 // TestLimitedStress has requests of two models, whose instances share a resource,

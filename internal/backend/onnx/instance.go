@@ -63,6 +63,10 @@ func (in *instance) Run(b *infer.Batch) error {
 	return nil
 }
 
+// ComputesOnThread implements backend.OnThread: ONNX Runtime takes part with the
+// thread that calls it, and keeps memory for each such thread.
+func (in *instance) ComputesOnThread() {}
+
 // now returns the time, from one reading of the clock: time.Now makes two.
 func (in *instance) now() time.Time { return in.born.Add(time.Since(in.born)) }
 

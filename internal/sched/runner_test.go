@@ -1,0 +1,194 @@
+package sched
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"shoal/internal/backend"
+	"shoal/internal/infer"
+	"shoal/internal/race"
+	"shoal/internal/status"
+)
+
+func TestRunsOfSomeLengthAreHandedOver(t *testing.T) {
+	for name, c := range map[string]struct {
+		runs []time.Duration
+		want bool
+	}{
+		"none yet":                        {nil, false},
+		"a long one":                      {[]time.Duration{200 * us}, true},
+		"a short one":                     {[]time.Duration{10 * us}, false},
+		"between, and short before":       {[]time.Duration{10 * us, 50 * us, 50 * us}, false},
+		"long for some time":              {append([]time.Duration{10 * us}, slices.Repeat([]time.Duration{200 * us}, 40)...), true},
+		"a short one among long ones":     {[]time.Duration{200 * us, 1 * us, 200 * us}, true},
+		"between, after long ones":        {append([]time.Duration{200 * us}, slices.Repeat([]time.Duration{50 * us}, 99)...), true},
+		"short after long ones":           {append([]time.Duration{200 * us}, slices.Repeat([]time.Duration{10 * us}, 99)...), false},
+		"the system has stopped a thread": {append(slices.Repeat([]time.Duration{10 * us}, 20), 8*ms, 10*us, 8*ms), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var i instance
+			for _, r := range c.runs {
+				i.observe(r)
+			}
+			if i.long != c.want {
+				t.Errorf("got handed over %v (runs take %v), want %v", i.long, i.runTime, c.want)
+			}
+		})
+	}
+}
+
+func TestACallerLeavesTheQueueOfARunnerButNotARun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in := &slow{takes: 10 * ms}
+		d := StartDirect([]backend.Instance{in}, &tally{})
+		start := time.Now()
+		do := func(ctx context.Context, id string) chan error {
+			err := make(chan error, 1)
+			go func() { err <- d.Do(ctx, request(id)) }()
+			synctest.Wait()
+			return err
+		}
+		first := do(t.Context(), "first")
+		ctx, cancel := context.WithTimeout(t.Context(), 13*ms)
+		defer cancel()
+		running, waiting := do(ctx, "running"), do(ctx, "waiting")
+		if err := <-first; err != nil {
+			t.Errorf("the first: got %v, want an answer", err)
+		}
+		if got := status.CodeOf(<-waiting); got != status.DeadlineExceeded || time.Since(start) != 13*ms {
+			t.Errorf("the one that waits: got %v after %v, want DeadlineExceeded after 13ms", got, time.Since(start))
+		}
+		if err := <-running; err != nil || time.Since(start) != 20*ms {
+			t.Errorf("the one that runs: got %v after %v, want an answer after 20ms", err, time.Since(start))
+		}
+		if d.all[0].runner == nil {
+			t.Error("no runner was started for requests of 10ms that waited")
+		}
+		d.Close()
+	})
+}
+
+func TestARunnerReportsWhatFails(t *testing.T) {
+	for name, in := range map[string]*slow{
+		"it fails":  {takes: ms, fails: status.Errorf(status.Internal, "no luck")},
+		"it panics": {takes: ms, panic: "no luck"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rec := &tally{}
+				d := StartDirect([]backend.Instance{in}, rec)
+				var wg sync.WaitGroup
+				for range 5 {
+					wg.Go(func() {
+						if got := status.CodeOf(d.Do(t.Context(), request(""))); got != status.Internal {
+							t.Errorf("got code %v, want Internal", got)
+						}
+					})
+				}
+				wg.Wait()
+				if rec.done != 5 || rec.failures != 5 {
+					t.Errorf("got %d done and %d failed, want 5 and 5", rec.done, rec.failures)
+				}
+				d.Close()
+			})
+		})
+	}
+}
+
+func TestARunnerReportsAFaultOfARequestToItsCallerAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := StartDirect([]backend.Instance{&slow{takes: ms}}, &tally{})
+		fault := errors.New("its own fault")
+		var wg sync.WaitGroup
+		for at := range 5 {
+			wg.Go(func() {
+				r := request("")
+				if at%2 == 0 {
+					r.Err = fault
+				}
+				if err := d.Do(t.Context(), r); !errors.Is(err, r.Err) {
+					t.Errorf("request %d: got %v, want %v", at, err, r.Err)
+				}
+			})
+		}
+		wg.Wait()
+		d.Close()
+	})
+}
+
+// An instance that waits for another process has no use for a thread.
+func TestOnlyAnInstanceThatComputesHasARunner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := StartDirect([]backend.Instance{elsewhere{&slow{takes: 10 * ms}}}, &tally{})
+		var wg sync.WaitGroup
+		for range 5 {
+			wg.Go(func() { _ = d.Do(t.Context(), request("")) })
+		}
+		wg.Wait()
+		if d.all[0].runner != nil {
+			t.Error("got a runner, want none")
+		}
+		d.Close()
+	})
+}
+
+// elsewhere hides that an instance computes on its thread.
+type elsewhere struct{ backend.Instance }
+
+func TestDirectDoesNotAllocateWhenARunnerRuns(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the race detector makes pools forget")
+	}
+	in := &gated{begun: make(chan struct{}), end: make(chan struct{})}
+	d := StartDirect([]backend.Instance{in}, &tally{})
+	defer d.Close()
+	d.all[0].runTime, d.all[0].long = time.Hour, true
+	ctx := t.Context()
+	answered := make(chan struct{})
+	send := make(chan *infer.Request)
+	defer close(send)
+	for range 2 {
+		go func() {
+			for r := range send {
+				_ = d.Do(ctx, r)
+				answered <- struct{}{}
+			}
+		}()
+	}
+	one, two := request(""), request("")
+	pair := func() {
+		send <- one
+		<-in.begun
+		send <- two
+		for d.Pending() == 0 {
+		}
+		in.end <- struct{}{}
+		<-in.begun
+		in.end <- struct{}{}
+		<-answered
+		<-answered
+	}
+	if got := testing.AllocsPerRun(100, pair); got != 0 {
+		t.Errorf("got %v allocations for two requests, want 0", got)
+	}
+	if d.all[0].runner == nil {
+		t.Error("no runner was started")
+	}
+}
+
+// gated is an instance whose runs end when they are told to.
+type gated struct{ begun, end chan struct{} }
+
+func (g *gated) Run(*infer.Batch) error {
+	g.begun <- struct{}{}
+	<-g.end
+	return nil
+}
+
+func (g *gated) Close() error      { return nil }
+func (g *gated) ComputesOnThread() {}
