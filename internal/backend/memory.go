@@ -5,20 +5,20 @@ import (
 	"syscall"
 )
 
-// A Memory gives out memory for the tensors of batches: host memory outside Go's
-// heap that a device can reach. Instances ask for it by where they run, so that
-// pinned or shared memory is another Memory. Its methods may be called from many
-// goroutines.
+// A Memory allocates memory for the tensors of batches: host memory outside
+// Go's heap that a device can reach. Instances get one by where they run, so
+// that pinned or shared memory is another Memory. Its methods may be called
+// from many goroutines.
 type Memory interface {
-	// Alloc returns n bytes, more than none, of undefined content. They begin
-	// where a page does.
+	// Alloc returns n bytes, at least one, of undefined content, aligned to a
+	// page.
 	Alloc(n int) ([]byte, error)
-	// Free gives back what Alloc returned.
+	// Free frees what Alloc returned.
 	Free(b []byte)
 }
 
-// Pages is the Memory of CPUs: pages of the process. Those that are never
-// touched cost nothing.
+// Pages is the Memory of CPUs: pages of the process. Untouched pages cost
+// nothing.
 type Pages struct{}
 
 // Alloc implements Memory.

@@ -11,8 +11,8 @@ import (
 	"shoal/internal/model/modelpb"
 )
 
-// A Fake is a backend and a model in one whose instances do what a test says.
-// The zero value answers every request at once, with no outputs.
+// A Fake is a backend and a model in one, whose instances run a test's
+// functions. The zero value answers every request at once, without outputs.
 type Fake struct {
 	// OnRun is called for each run; its error fails the batch. It may block.
 	OnRun func(b *infer.Batch) error

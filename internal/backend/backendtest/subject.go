@@ -13,14 +13,14 @@ import (
 
 // A Subject is a backend under test.
 type Subject struct {
-	// Open loads a model under cfg that gives each of its inputs INPUTn back as
-	// OUTPUTn. The model is closed by the suite.
+	// Open loads a model under cfg that returns each of its inputs INPUTn as
+	// OUTPUTn. The suite closes the model.
 	Open func(t *testing.T, cfg *modelpb.ModelConfig) (backend.Model, error)
-	// Types are the types that the backend can carry; empty means all.
+	// Types are the types that the backend supports; empty means all.
 	Types []tensor.Type
 }
 
-// config returns the configuration of a model with so many inputs.
+// config returns the configuration of a model with that many inputs.
 func config(maxBatch int32, tensors int, typ tensor.Type, dims ...int64) *modelpb.ModelConfig {
 	cfg := &modelpb.ModelConfig{Name: "subject", MaxBatchSize: maxBatch}
 	for i := range tensors {
@@ -31,7 +31,7 @@ func config(maxBatch int32, tensors int, typ tensor.Type, dims ...int64) *modelp
 	return cfg
 }
 
-// open loads a model and starts so many instances of it.
+// open loads a model and starts count instances of it.
 func (s Subject) open(t *testing.T, cfg *modelpb.ModelConfig, count int) []backend.Instance {
 	t.Helper()
 	m, err := s.Open(t, cfg)
@@ -59,8 +59,8 @@ func (s Subject) open(t *testing.T, cfg *modelpb.ModelConfig, count int) []backe
 	return list
 }
 
-// ask returns a request of so many rows whose inputs have that content, each in
-// a shape of its own size.
+// ask returns a request with the given rows and input contents; each input's
+// shape follows from its size.
 func ask(typ tensor.Type, rows int, shape tensor.Shape, inputs ...[]byte) *infer.Request {
 	r := infer.NewRequest()
 	r.Rows = rows
@@ -72,7 +72,7 @@ func ask(typ tensor.Type, rows int, shape tensor.Shape, inputs ...[]byte) *infer
 	return r
 }
 
-// execute runs a batch and fails the test when it fails.
+// execute runs a batch; an error fails the test.
 func execute(t *testing.T, in backend.Instance, requests ...*infer.Request) *infer.Batch {
 	t.Helper()
 	b := &infer.Batch{Requests: requests}
@@ -104,8 +104,7 @@ func expect(t *testing.T, r *infer.Request, name string, typ tensor.Type, shape 
 	t.Errorf("got no output %s, want one", name)
 }
 
-// content returns the bytes of n elements, each different, beginning with a
-// number of the caller's.
+// content returns the bytes of n distinct elements, beginning with first.
 func content(typ tensor.Type, n, first int) []byte {
 	var b []byte
 	for i := range n {

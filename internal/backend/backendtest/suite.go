@@ -1,5 +1,5 @@
-// Package backendtest has the tests that every backend must pass and fakes for
-// tests of what stands on backends.
+// Package backendtest has the tests that every backend must pass, and fakes for
+// tests of code that uses backends.
 package backendtest
 
 import (
@@ -57,7 +57,7 @@ func pieces(t *testing.T, s Subject) {
 		data := content(typ, 3, 7)
 		r := ask(typ, 1, tensor.Shape{1, 3}, nil)
 		defer r.Release()
-		// Cut where no element ends.
+		// Cut within an element.
 		r.Inputs[0].Data = infer.Data{First: data[:1], Rest: [][]byte{data[1:2], nil, data[2:]}}
 		execute(t, in, r)
 		expect(t, r, "OUTPUT0", typ, tensor.Shape{1, 3}, data)
@@ -113,8 +113,8 @@ func outlive(t *testing.T, s Subject) {
 	}
 }
 
-// trimmed trims an instance between runs, while a response is out, and from
-// another goroutine while batches run.
+// trimmed trims an instance between runs, while a response is not released, and
+// from another goroutine while batches run.
 func trimmed(t *testing.T, s Subject) {
 	typ := tensor.Int64
 	in := s.open(t, config(4, 1, typ, 2), 1)[0]
@@ -192,8 +192,8 @@ func sideBySide(t *testing.T, s Subject) {
 	}
 }
 
-// repeat runs an instance over and over and says where its answer was not its
-// input.
+// repeat runs an instance repeatedly and returns an error when an answer is not
+// its input.
 func repeat(in backend.Instance, first int) error {
 	for i := range 50 {
 		data := content(tensor.Int32, 4, first+i)

@@ -15,10 +15,10 @@ import (
 	"shoal/internal/status"
 )
 
-// Options say where ONNX Runtime is and what holds for all models.
+// Options are where ONNX Runtime is and the settings for all models.
 type Options struct {
 	// Library returns the path of ONNX Runtime's library. It is called once,
-	// for the first model; its error fails ONNX models only.
+	// for the first model; its error fails only ONNX models.
 	Library func() (string, error)
 	Logger  *slog.Logger // nil means none
 	// Config has the settings that --backend-config=onnxruntime,NAME=VALUE
@@ -77,7 +77,7 @@ func (b *Backend) openLibrary() (*ort.Library, error) {
 	return lib, nil
 }
 
-// threads returns what the backend's settings say of shared thread pools.
+// threads returns the backend's settings for shared thread pools.
 func (b *Backend) threads() (ort.Threads, error) {
 	var t ort.Threads
 	for name, to := range map[string]*int{"intra_op_thread_count": &t.Intra, "inter_op_thread_count": &t.Inter} {
@@ -104,7 +104,7 @@ func badSetting(name, value, want string) error {
 }
 
 // defaultMaxBatch returns the max_batch_size of models that can batch and do
-// not say how much.
+// not set it.
 func (b *Backend) defaultMaxBatch() (int, error) {
 	const name = "default-max-batch-size"
 	v, ok := b.options.Config[name]
@@ -118,7 +118,7 @@ func (b *Backend) defaultMaxBatch() (int, error) {
 	return max(n, 0), nil
 }
 
-// forModel puts the model's name in front of what a client is told.
+// forModel adds the model's name to a client's error text.
 func forModel(name string, err error) error {
 	return status.Errorf(status.CodeOf(err), "model '%s': %s", name, status.Public(err))
 }

@@ -12,9 +12,9 @@ import (
 )
 
 // A batchInput is an input of the graph that no client sends: the instance
-// makes it of the shapes that a batch's requests have in one of their inputs,
-// the source. A model that is given ragged inputs in one piece finds its
-// requests again by it.
+// computes it from the shapes that a batch's requests have in one of their
+// inputs, the source. With it, a model can find each request's part in a
+// concatenated ragged input.
 type batchInput struct {
 	name   string
 	kind   modelpb.BatchInput_Kind
@@ -35,7 +35,7 @@ func batchInputs(cfg *modelpb.ModelConfig, sig *model.Signature) []batchInput {
 }
 
 // shape appends the tensor's shape for a batch of so many rows to dst; x is the
-// source's port. Counts are by request, item shapes by row.
+// source's port. There is a count per request and an item shape per row.
 func (b *batchInput) shape(dst tensor.Shape, x *port, requests []*infer.Request, rows int) tensor.Shape {
 	n, rank := int64(len(requests)), int64(len(x.inner))
 	switch b.kind {
@@ -55,8 +55,8 @@ func (b *batchInput) shape(dst tensor.Shape, x *port, requests []*infer.Request,
 	return append(dst, n)
 }
 
-// fill appends the tensor's content to dst. Of the largest element count the
-// shape is all that matters; its content is zero.
+// fill appends the tensor's content to dst. For the largest element count only
+// the shape matters; its content is zero.
 func (b *batchInput) fill(dst []byte, x *port, requests []*infer.Request) ([]byte, error) {
 	var sum int64
 	if b.kind == modelpb.BatchInput_BATCH_ACCUMULATED_ELEMENT_COUNT_WITH_ZERO {
@@ -83,7 +83,7 @@ func (b *batchInput) fill(dst []byte, x *port, requests []*infer.Request) ([]byt
 // putItems appends the shape of each row of a request, without the batch
 // dimension. Without such a dimension the whole tensor is one row.
 func (b *batchInput) putItems(dst []byte, x *port, r *infer.Request) []byte {
-	var room [8]int64 // on the stack for all ranks that occur
+	var room [8]int64 // on the stack for usual ranks
 	shape := x.graphShape(room[:0], inputOf(r, b.source).Shape, r.Rows)
 	if x.batched {
 		shape = shape[1:]
@@ -103,8 +103,9 @@ func (b *batchInput) put(dst []byte, v int64) []byte {
 	return binary.LittleEndian.AppendUint32(dst, uint32(v))
 }
 
-// inputOf returns a request's input by its place among the model's, nil when it
-// was left out. In front of it there may be gaps, but never others.
+// inputOf returns a request's input by its index among the model's inputs, nil
+// when it was left out. Inputs before it may be missing, so its position in the
+// request is at most index.
 func inputOf(r *infer.Request, index int) *infer.Input {
 	for i := min(index, len(r.Inputs)-1); i >= 0; i-- {
 		if r.Inputs[i].Index == index {
@@ -114,8 +115,7 @@ func inputOf(r *infer.Request, index int) *infer.Input {
 	return nil
 }
 
-// elementsOf returns the number of elements that a request, which has been
-// checked, has in an input.
+// elementsOf returns the number of elements of an input of a checked request.
 func elementsOf(r *infer.Request, index int) int64 {
 	n, _ := inputOf(r, index).Shape.Elements()
 	return n

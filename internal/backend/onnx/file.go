@@ -10,11 +10,11 @@ import (
 	"shoal/internal/status"
 )
 
-// defaultFile is the model's file where the configuration names none.
+// defaultFile is the model's file if the configuration names none.
 const defaultFile = "model.onnx"
 
 // modelFile returns the path of a version's model file. A folder stands for the
-// model.onnx in it, beside which the weights of a large model lie.
+// model.onnx in it, next to the weights of a large model.
 func modelFile(src backend.Source, cfg *modelpb.ModelConfig) (string, error) {
 	name := cfg.GetDefaultModelFilename()
 	if name == "" {
@@ -32,7 +32,7 @@ func modelFile(src backend.Source, cfg *modelpb.ModelConfig) (string, error) {
 	return path, nil
 }
 
-// A stamp tells one state of a file from another.
+// A stamp identifies the state of a file.
 type stamp struct {
 	size    int64
 	changed time.Time

@@ -22,7 +22,7 @@ type instance struct {
 	region region
 	copies infer.Copies
 	plans  []*plan // the most recent one first
-	key    []int64 // the shapes of the batch at hand
+	key    []int64 // the shapes of the current batch
 }
 
 func newInstance(m *loaded, use *usedSession) *instance {
@@ -70,7 +70,8 @@ func (in *instance) ComputesOnThread() {}
 // now returns the time, from one reading of the clock: time.Now makes two.
 func (in *instance) now() time.Time { return in.born.Add(time.Since(in.born)) }
 
-// fault gives an error its code and the model's name. The instance lives on.
+// fault gives an error its code and the model's name. The instance stays
+// usable.
 func (in *instance) fault(err error) error {
 	var se *status.Error
 	var oe *ort.Error
@@ -85,10 +86,11 @@ func (in *instance) fault(err error) error {
 
 // execute runs the model once over the plan's inputs into the slot.
 //
-// Outputs of known shape are bound to the slot's memory. Declared shapes may
-// lie, and then the run fails; so a failed run is tried once more with all
-// outputs left to ONNX Runtime, and outputs whose shape was a lie are never
-// bound again. A run that fails by itself fails twice, which is rare enough.
+// Outputs of known shape are bound to the slot's memory. Declared shapes may be
+// wrong, and then the run fails. So a failed run is repeated once with all
+// outputs allocated by ONNX Runtime, and outputs whose shape was wrong are
+// never bound again. A run that fails for another reason fails twice, which is
+// rare.
 func (in *instance) execute(p *plan, s *slot, rows int) error {
 	set, err := s.setFor(rows)
 	if err != nil {
@@ -114,7 +116,7 @@ func (in *instance) runOnce(p *plan, s *slot) error {
 	return s.call.Run(p.names, p.values, in.model.outputNames, s.values)
 }
 
-// Trim implements backend.Trimmer. An instance that runs keeps its inputs.
+// Trim implements backend.Trimmer. A running instance keeps its inputs.
 func (in *instance) Trim() {
 	in.slots.trim()
 	if in.mu.TryLock() {

@@ -23,11 +23,11 @@ type loaded struct {
 	inputs      []port
 	outputs     []port
 	batchInputs []batchInput
-	inputNames  *ort.Names // with those of the batch inputs behind
+	inputNames  *ort.Names // followed by those of the batch inputs
 	outputNames *ort.Names
 	runOptions  *ort.RunOptions // nil when there are none
-	// The memory that a batch of the largest size needs, as far as the
-	// configuration's dimensions are fixed.
+	// The memory for a batch of the largest size, if the configuration's
+	// dimensions are fixed.
 	inputBytes, outputBytes int
 
 	// unbound marks outputs whose declared shape proved wrong; epoch rises
@@ -48,7 +48,7 @@ type usedSession struct {
 	users   int
 }
 
-// open returns the model that a session of its first instance runs. It owns the
+// open returns the model of a session for its first instance. It owns the
 // session from then on, also when it fails.
 func open(b *Backend, o opening, s *ort.Session, cfg *modelpb.ModelConfig, sig *model.Signature) (*loaded, error) {
 	m := &loaded{backend: b, opening: o, lib: o.lib, cfg: cfg, sig: sig}
@@ -61,7 +61,7 @@ func open(b *Backend, o opening, s *ort.Session, cfg *modelpb.ModelConfig, sig *
 	return m, nil
 }
 
-// prepare holds the configuration against the graph and works out what every
+// prepare checks the configuration against the graph and computes what every
 // run needs.
 func (m *loaded) prepare(s *ort.Session) error {
 	g, err := describe(s)
@@ -86,7 +86,7 @@ func (m *loaded) prepare(s *ort.Session) error {
 	for _, t := range m.sig.Outputs {
 		x := newPort(t, batched, rankOf(g.Outputs, t.Name))
 		if s := scatters[t.Name]; s != nil {
-			x = newPort(t, batched, -1) // what shape the graph has for it does not matter
+			x = newPort(t, batched, -1) // the graph's shape for it does not matter
 			x.scatter = s
 		}
 		m.outputs = append(m.outputs, x)
@@ -110,11 +110,11 @@ func rankOf(list []model.GraphTensor, name string) int {
 	return -1
 }
 
-// maxReserved bounds the memory that is set aside before it is needed.
+// maxReserved bounds the memory that is allocated before it is needed.
 const maxReserved = 1 << 28
 
-// fixedBytes returns the memory for a batch of so many rows, 0 when that is not
-// known before the batch is.
+// fixedBytes returns the memory for a batch of so many rows, 0 when it depends
+// on the batch.
 func fixedBytes(list []port, rows int) int {
 	total := 0
 	for i := range list {
@@ -133,11 +133,11 @@ func fixedBytes(list []port, rows int) int {
 	return total
 }
 
-// bound reports whether the memory of output i is laid out before a run.
+// bound reports whether the memory of output i is allocated before a run.
 func (m *loaded) bound(i int) bool { return m.outputs[i].bindable() && !m.unbound[i].Load() }
 
-// unbind marks the outputs whose shape after an unbound run is not what the
-// slot's set had for it.
+// unbind marks the outputs whose shape after an unbound run differs from the
+// slot's set.
 func (m *loaded) unbind(s *slot, rows int) error {
 	for i, v := range s.set.values {
 		if v == 0 {
@@ -166,10 +166,11 @@ func (m *loaded) Start(_ context.Context, p backend.Placement) (backend.Instance
 	return newInstance(m, use), nil
 }
 
-// takeSession returns a session for an instance: one that nobody uses yet, one
-// that can be shared, or a new one. Instances that run on their caller's thread
-// alone share a session, because runs of a session may overlap; with threads of
-// its own each has its own, or they would wait for each other's threads.
+// takeSession returns a session for an instance: an unused one, one that can be
+// shared, or a new one. Instances that run only on their caller's thread share
+// a session, because runs of a session may overlap. Instances with threads of
+// their own each have their own session, or they would wait for each other's
+// threads.
 func (m *loaded) takeSession(p backend.Placement) (*usedSession, error) {
 	o := m.opening
 	var err error
@@ -194,7 +195,7 @@ func (m *loaded) takeSession(p backend.Placement) (*usedSession, error) {
 	return u, nil
 }
 
-// sameDevice reports whether a session runs where a placement wants it.
+// sameDevice reports whether a session runs on the device of a placement.
 func sameDevice(u *usedSession, p backend.Placement) bool {
 	const gpu = modelpb.ModelInstanceGroup_KIND_GPU
 	if u.kind == gpu || p.Kind == gpu {
@@ -203,7 +204,7 @@ func sameDevice(u *usedSession, p backend.Placement) bool {
 	return true
 }
 
-// returnSession takes an instance off its session.
+// returnSession removes an instance from its session.
 func (m *loaded) returnSession(u *usedSession) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -225,7 +226,7 @@ func (m *loaded) Close() error {
 	return nil
 }
 
-// firstPlacement returns where a model's first instance is to run.
+// firstPlacement returns where a model's first instance runs.
 func firstPlacement(cfg *modelpb.ModelConfig) backend.Placement {
 	p := backend.Placement{Name: cfg.GetName(), Kind: modelpb.ModelInstanceGroup_KIND_CPU, Count: instanceCount(cfg)}
 	if groups := cfg.GetInstanceGroup(); len(groups) > 0 {
@@ -237,9 +238,9 @@ func firstPlacement(cfg *modelpb.ModelConfig) backend.Placement {
 	return p
 }
 
-// defaultInstances is how many instances a group on CPUs has that gives no
-// count, as far as Complete can tell: if it is wrong, Open makes a session with
-// other threads.
+// defaultInstances is how many instances a CPU group without a count has, as
+// far as Complete can know: if it is wrong, Open makes a session with other
+// threads.
 const defaultInstances = 2
 
 // instanceCount returns the number of a model's instances.

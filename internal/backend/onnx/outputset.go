@@ -7,20 +7,20 @@ import (
 	"shoal/internal/tensor"
 )
 
-// An outputSet is how the outputs of a batch of so many rows lie in a slot's
-// region, with the tensors of ONNX Runtime over them.
+// An outputSet is the layout of the outputs of a batch of so many rows in a
+// slot's region, with ONNX Runtime's tensors over them.
 type outputSet struct {
 	rows   int
 	size   int         // how much of the region it uses
 	values []ort.Value // none for outputs that ONNX Runtime allocates
-	outs   []output    // what a run will have given, for the others
-	bound  int         // how many those are
+	outs   []output    // the outputs of a run, for the others
+	bound  int         // the number of the others
 }
 
 // maxSets bounds the sets of a slot.
 const maxSets = 64
 
-// setFor returns the set for a batch of so many rows, from the cache or new.
+// setFor returns the set for a batch of so many rows, cached or new.
 func (s *slot) setFor(rows int) (*outputSet, error) {
 	if e := s.model.epoch.Load(); e != s.epoch {
 		s.dropSets()
@@ -86,7 +86,7 @@ func (s *slot) newSet(rows int) (*outputSet, error) {
 	return set, nil
 }
 
-// bind lays an output of known shape at a place in the region.
+// bind places an output of known shape in the region.
 func (set *outputSet) bind(m *loaded, i int, shape tensor.Shape, a *region, place int) error {
 	x := &m.outputs[i]
 	size, _ := shape.Bytes(x.Type)
@@ -104,8 +104,8 @@ func (set *outputSet) bind(m *loaded, i int, shape tensor.Shape, a *region, plac
 	return nil
 }
 
-// maxBound is the largest output whose memory we lay out; a larger one is left
-// to ONNX Runtime, which may know better than the configuration.
+// maxBound is the largest output whose memory we allocate; ONNX Runtime
+// allocates larger ones, since it may know better than the configuration.
 const maxBound = 1 << 32
 
 // boundShape returns the graph's shape of a bindable output. It is not nil.

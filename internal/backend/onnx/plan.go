@@ -11,9 +11,9 @@ import (
 	"shoal/internal/tensor"
 )
 
-// A plan is how a batch's inputs lie in the instance's region, with the tensors
-// of ONNX Runtime over them. There is one for each set of input shapes that
-// occurred lately; making those tensors costs more than running a small model.
+// A plan is the layout of a batch's inputs in the instance's region, with ONNX
+// Runtime's tensors over them. There is one for each recent set of input
+// shapes; making the tensors costs more than running a small model.
 type plan struct {
 	hash   uint64
 	key    []int64
@@ -22,17 +22,17 @@ type plan struct {
 	made   []planned // the batch inputs
 	values []ort.Value
 	size   int // how much of the region it uses
-	// text is the most that its tensors of strings can hold: a string that was
-	// long once keeps its memory.
+	// text is the most that its string tensors can hold: a string that was once
+	// long keeps its memory.
 	text int
 }
 
-// A planned is the place of one input in a plan.
+// A planned is one input's position in a plan.
 type planned struct {
 	port    *port // for a batch input its source
 	batch   *batchInput
 	index   int // the input's place among the model's inputs
-	place   int // and in each request's Inputs
+	place   int // its position in each request's Inputs
 	offset  int
 	size    int
 	strings int // the elements of a tensor of strings, which has no size
@@ -42,15 +42,16 @@ const (
 	// maxPlans bounds the plans of an instance. A batching model with fixed
 	// dimensions has one per batch size.
 	maxPlans = 64
-	// stringSize is what ONNX Runtime needs for a string besides its content.
+	// stringSize is what ONNX Runtime needs for a string in addition to its
+	// content.
 	stringSize = 32
 )
 
 var seed = maphash.MakeSeed()
 
-// shapeKey appends to key what tells one set of input shapes from another: the
-// rank and dimensions that each tensor has for the graph, those of batch inputs
-// last. An absent optional input is -1, which no rank is.
+// shapeKey appends to key what distinguishes sets of input shapes: the rank and
+// dimensions that each tensor has for the graph, those of batch inputs last. An
+// absent optional input is -1, which is not a rank.
 func (m *loaded) shapeKey(key []int64, requests []*infer.Request, rows int) []int64 {
 	present := requests[0].Inputs
 	for i := range m.inputs {
@@ -78,7 +79,8 @@ func (m *loaded) shapeKey(key []int64, requests []*infer.Request, rows int) []in
 	return key
 }
 
-// totalElements returns what the requests have in a ragged input together.
+// totalElements returns how many elements the requests have together in a
+// ragged input.
 func totalElements(requests []*infer.Request, index int) (n int64) {
 	for _, r := range requests {
 		n += elementsOf(r, index)
@@ -93,15 +95,15 @@ func hashKey(key []int64) uint64 {
 	return maphash.Bytes(seed, unsafe.Slice((*byte)(unsafe.Pointer(&key[0])), 8*len(key)))
 }
 
-// planFor returns the plan for requests with so many rows together, from the
-// cache or new.
+// planFor returns the plan for requests with so many rows together, cached or
+// new.
 func (in *instance) planFor(requests []*infer.Request, rows int) (*plan, error) {
 	in.key = in.model.shapeKey(in.key[:0], requests, rows)
 	p := in.cachedPlan()
 	if p != nil && in.region.use(p.size) {
 		return p, nil
 	}
-	if p != nil { // the region has been too large for a while: start anew
+	if p != nil { // the region has been too large for a while: make it anew
 		in.dropPlans()
 		in.region.free()
 	}
@@ -111,12 +113,12 @@ func (in *instance) planFor(requests []*infer.Request, rows int) (*plan, error) 
 // cachedPlan returns the plan for the shapes in in.key, nil when there is none.
 func (in *instance) cachedPlan() *plan {
 	if len(in.plans) > 0 && slices.Equal(in.plans[0].key, in.key) {
-		return in.plans[0] // the same as last time: no need to search
+		return in.plans[0] // the same as last time: no search
 	}
 	hash := hashKey(in.key)
 	for i, p := range in.plans {
 		if p.hash == hash && slices.Equal(p.key, in.key) {
-			copy(in.plans[1:i+1], in.plans[:i]) // the most recent one first
+			copy(in.plans[1:i+1], in.plans[:i]) // move it to the front
 			in.plans[0] = p
 			return p
 		}
@@ -153,8 +155,8 @@ func (in *instance) newPlan() (*plan, error) {
 	return p, nil
 }
 
-// lay gives each tensor of the plan's key its place in the region and returns
-// their shapes and names.
+// lay places each tensor of the plan's key in the region and returns their
+// shapes and names.
 func (m *loaded) lay(p *plan) (shapes []tensor.Shape, names []string) {
 	rest := p.key
 	for i := range m.inputs {
@@ -176,13 +178,13 @@ func (m *loaded) lay(p *plan) (shapes []tensor.Shape, names []string) {
 	return shapes, names
 }
 
-// lay takes a shape off the rest of a key and gives it the next place in the
+// lay takes a shape from the rest of a key and assigns it the next place in the
 // plan.
 func (at *planned) lay(p *plan, t tensor.Type, rest *[]int64) tensor.Shape {
 	rank := (*rest)[0]
 	shape := tensor.Shape((*rest)[1 : 1+rank])
 	*rest = (*rest)[1+rank:]
-	size, _ := shape.Bytes(t) // none for strings, which ONNX Runtime keeps
+	size, _ := shape.Bytes(t) // 0 for strings, which ONNX Runtime stores
 	if t == tensor.Bytes {
 		elements, _ := shape.Elements()
 		at.strings = int(elements)
@@ -193,7 +195,7 @@ func (at *planned) lay(p *plan, t tensor.Type, rest *[]int64) tensor.Shape {
 	return shape
 }
 
-// at returns the place of the i-th of the plan's values.
+// at returns the i-th of the plan's values.
 func (p *plan) at(i int) *planned {
 	if i < len(p.inputs) {
 		return &p.inputs[i]
@@ -219,8 +221,7 @@ func (p *plan) release(lib *ort.Library) {
 	}
 }
 
-// tidy gives back what a run needed for itself alone. The plan is that of the
-// run, so the first.
+// tidy frees what only this run needed. The run's plan is the first.
 func (in *instance) tidy(p *plan) {
 	if p.text > keptSize {
 		p.release(in.model.lib)
@@ -228,7 +229,7 @@ func (in *instance) tidy(p *plan) {
 	}
 }
 
-// dropPlans frees all plans, because the memory that they refer to goes.
+// dropPlans frees all plans before the memory that they refer to is freed.
 func (in *instance) dropPlans() {
 	for _, p := range in.plans {
 		p.release(in.model.lib)
@@ -237,9 +238,9 @@ func (in *instance) dropPlans() {
 	in.plans = in.plans[:0]
 }
 
-// gather copies the requests' inputs to where the plan has them: the one copy
-// that a tensor makes on its way from the socket to the model. Ragged ones need
-// nothing more than to lie end to end, as the others do.
+// gather copies the requests' inputs to their places in the plan: the only copy
+// of a tensor on its way from the socket to the model. Ragged inputs are simply
+// concatenated, like the others.
 func (in *instance) gather(p *plan, requests []*infer.Request) error {
 	in.copies.Begin(p.size)
 	defer in.copies.End()
@@ -260,7 +261,7 @@ func (in *instance) gather(p *plan, requests []*infer.Request) error {
 			}
 			dst = dst[in.copies.Add(dst, input.Data):]
 		}
-		if len(dst) > 0 { // what lies there is an earlier client's
+		if len(dst) > 0 { // clear what an earlier client left
 			return errMisfit(at.port)
 		}
 	}
@@ -282,11 +283,11 @@ func (in *instance) makeInput(at *planned, requests []*infer.Request) error {
 	if len(made) > len(dst) {
 		return status.Errorf(status.Internal, "BUG: batch input '%s' has %d bytes, want %d", at.batch.name, len(made), len(dst))
 	}
-	clear(dst[len(made):]) // what lies there is an earlier client's
+	clear(dst[len(made):]) // clear what an earlier client left
 	return nil
 }
 
-// in returns the input of a request that has the place in the plan, nil when the
+// in returns the request's input at this position of the plan, nil when the
 // request does not have the plan's inputs.
 func (at *planned) in(r *infer.Request) *infer.Input {
 	if at.place >= len(r.Inputs) || r.Inputs[at.place].Index != at.index {
@@ -295,8 +296,8 @@ func (at *planned) in(r *infer.Request) *infer.Input {
 	return &r.Inputs[at.place]
 }
 
-// errMisfit says that the requests of a batch do not fill the tensor that they
-// share. The engine and the scheduler give an instance no such batch.
+// errMisfit is returned when the requests of a batch do not fill the tensor
+// that they share. The engine and the scheduler never form such a batch.
 func errMisfit(x *port) error {
 	return status.Errorf(status.Internal, "BUG: the requests of a batch do not fit the tensor of input '%s'", x.Name)
 }

@@ -8,11 +8,11 @@ import (
 
 // A slotPool keeps the idle slots of an instance.
 //
-// Taking a slot never waits. Were there a fixed number, a request that holds
-// one (its outputs being the inputs of a later step of an ensemble, say) could
-// wait for an instance that waits for that slot. What bounds the slots instead
-// is the requests in flight, each of which holds one at most; those above
-// maxIdle give their memory back at once.
+// Taking a slot never waits. If the number were fixed, a request that holds a
+// slot (for example because its outputs are the inputs of a later step of an
+// ensemble) could wait for an instance that waits for that slot. The number of
+// slots is bounded by the requests in flight, each of which holds at most one;
+// slots beyond maxIdle free their memory at once.
 type slotPool struct {
 	model *loaded
 	use   *usedSession

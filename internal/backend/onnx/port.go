@@ -7,16 +7,17 @@ import (
 	"shoal/internal/tensor"
 )
 
-// A port is one input or output of a model, with what is needed to go between
-// the shape that clients see and the one that the graph sees.
+// A port is one input or output of a model, with what is needed to convert
+// between the client's shape and the graph's.
 type port struct {
 	model.Tensor
 	batched bool // both shapes have the batch dimension in front
 	scalar  bool // the graph has no dimensions where the configuration has [1]
-	// inner is the graph's shape without the batch dimension; for a ragged
-	// input, which the graph has without any, that of a request's part.
+	// inner is the graph's shape without the batch dimension. A ragged input
+	// has no batch dimension in the graph; there it is the shape of a request's
+	// part.
 	inner tensor.Shape
-	// scatter is for an output that batch_output names; nil for all others.
+	// scatter is set for an output that batch_output names.
 	scatter *scatter
 }
 
@@ -26,16 +27,16 @@ func newPort(t model.Tensor, batched bool, rank int) port {
 	if t.Reshape != nil {
 		x.inner = t.Reshape
 	}
-	// Without a batch dimension a configuration cannot say "no dimensions":
-	// ones stand for it, and CheckGraph has seen that they are all ones.
+	// Without a batch dimension a configuration cannot say "no dimensions": it
+	// has ones instead. CheckGraph has verified that they are all ones.
 	if !batched && rank == 0 {
 		x.scalar, x.inner = true, nil
 	}
 	return x
 }
 
-// graphShape appends to dst the graph's shape for a tensor that has shape to
-// the client, with the given number of rows in place of the client's.
+// graphShape appends the graph's shape to dst for a tensor with the client's
+// shape, with the given number of rows instead of the client's.
 func (x *port) graphShape(dst, client tensor.Shape, rows int) tensor.Shape {
 	if x.batched {
 		dst, client = append(dst, int64(rows)), client[1:]
@@ -49,8 +50,8 @@ func (x *port) graphShape(dst, client tensor.Shape, rows int) tensor.Shape {
 	return append(dst, client...)
 }
 
-// clientShape appends to dst the client's shape for a tensor that has shape to
-// the graph, in a batch of so many rows.
+// clientShape appends the client's shape to dst for a tensor with the graph's
+// shape, in a batch of so many rows.
 func (x *port) clientShape(dst, graph tensor.Shape, rows int) (tensor.Shape, error) {
 	inner := graph
 	if x.batched {
@@ -72,7 +73,7 @@ func (x *port) clientShape(dst, graph tensor.Shape, rows int) (tensor.Shape, err
 	return append(dst, inner...), nil
 }
 
-// whole returns the graph's shape as the configuration has it.
+// whole returns the graph's shape in the configuration.
 func (x *port) whole() tensor.Shape {
 	if x.batched {
 		return append(tensor.Shape{-1}, x.inner...)
@@ -80,11 +81,11 @@ func (x *port) whole() tensor.Shape {
 	return x.inner
 }
 
-// bindable reports whether an output's shape is known from the number of rows
-// alone, so that its memory can be laid out before the run.
+// bindable reports whether the number of rows alone determines an output's
+// shape, so that its memory can be allocated before the run.
 func (x *port) bindable() bool { return x.Type != tensor.Bytes && x.inner.Fixed() && x.scatter == nil }
 
-// graphOf says what a session's tensors are, in the form of a model's graph.
+// graphOf converts a session's tensors to those of a model's graph.
 func graphOf(infos []ort.TensorInfo) ([]model.GraphTensor, error) {
 	var list []model.GraphTensor
 	for _, t := range infos {

@@ -18,20 +18,20 @@ type probed struct {
 	backend *Backend
 	src     backend.Source
 
-	// What Complete opened; session is nil when it opened nothing or another
-	// has taken it.
+	// What Complete opened; session is nil when it opened nothing or the
+	// session was taken.
 	opening opening
 	session *ort.Session
 }
 
 // Complete implements backend.Probed.
 //
-// It asks a session what the graph is, and does not read the file: ONNX Runtime
+// It asks a session for the graph and does not read the file: ONNX Runtime
 // infers shapes that the file leaves out, and Triton completes from those. The
 // session is kept for Open.
 func (p *probed) Complete(ctx context.Context, cfg *modelpb.ModelConfig) error {
 	if len(cfg.GetInput())+len(cfg.GetBatchInput()) > 0 && len(cfg.GetOutput()) > 0 {
-		return nil // nothing to fill in, so nothing to load for it
+		return nil // nothing to fill in, so there is no need to load the model
 	}
 	b := p.backend
 	limit, err := b.defaultMaxBatch()
@@ -102,7 +102,7 @@ func (p *probed) Close() {
 	}
 }
 
-// An opening is all that is needed to make a session.
+// An opening is everything that is needed to make a session.
 type opening struct {
 	lib     *ort.Library
 	path    string
@@ -111,7 +111,7 @@ type opening struct {
 	set     settings
 }
 
-// opening works out how a model is to be opened.
+// opening determines how a model is opened.
 func (b *Backend) opening(src backend.Source, cfg *modelpb.ModelConfig) (opening, error) {
 	set, err := parseSettings(cfg)
 	if err != nil {
@@ -142,7 +142,7 @@ func (o *opening) session() (*ort.Session, error) {
 	return s, nil
 }
 
-// describe says what a session's model is.
+// describe returns the graph of a session's model.
 func describe(s *ort.Session) (model.Graph, error) {
 	var g model.Graph
 	for _, part := range []struct {
@@ -153,7 +153,7 @@ func describe(s *ort.Session) (model.Graph, error) {
 		if err != nil {
 			return g, status.Errorf(status.Internal, "%v", err)
 		}
-		if part.to == &g.Overridable { // clients need not send these, so those that they cannot send are left out
+		if part.to == &g.Overridable { // clients may leave these out, so those with unsupported types are skipped
 			infos = slices.DeleteFunc(infos, func(t ort.TensorInfo) bool { return t.Kind != "" || t.Type == tensor.Invalid })
 		}
 		if *part.to, err = graphOf(infos); err != nil {

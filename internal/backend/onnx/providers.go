@@ -14,8 +14,8 @@ import (
 // suffix ends the names of execution providers in ONNX Runtime's list.
 const suffix = "ExecutionProvider"
 
-// providers returns the execution providers that an instance at p is to use, out
-// of those that the library has.
+// providers returns the execution providers for an instance at p, out of those
+// that the library has.
 func (s settings) providers(available []string, model string, p backend.Placement) ([]ort.Provider, error) {
 	var list []ort.Provider
 	if p.Kind == modelpb.ModelInstanceGroup_KIND_GPU {
@@ -39,12 +39,12 @@ func (s settings) providers(available []string, model string, p backend.Placemen
 	return list, nil
 }
 
-// gpuProviders returns the providers of an instance on a GPU: TensorRT where
-// the configuration asks for it, and CUDA for all that it leaves over.
+// gpuProviders returns the providers of an instance on a GPU: TensorRT if the
+// configuration asks for it, and CUDA for everything else.
 func (s settings) gpuProviders(available []string, model string, p backend.Placement) ([]ort.Provider, error) {
 	if !slices.Contains(available, "CUDA"+suffix) {
 		group := p.Group.GetName()
-		if group == "" { // Complete comes before groups get their names
+		if group == "" { // Complete runs before groups have names
 			group = model + "_0"
 		}
 		return nil, status.Errorf(status.InvalidArgument, "instance group %s of model %s has kind KIND_GPU but server does not support GPUs", group, model)
@@ -76,7 +76,7 @@ func (s settings) gpuProviders(available []string, model string, p backend.Place
 	return append(list, cuda), nil
 }
 
-// find returns the provider that an accelerator's name means, in any case:
+// find returns the provider with an accelerator's name, in upper or lower case:
 // "openvino", "tensorrt", "cuda", or another that the library lists.
 func find(available []string, name string) (ort.Provider, error) {
 	var has []string

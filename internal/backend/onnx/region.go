@@ -6,41 +6,41 @@ import (
 	"shoal/internal/backend"
 )
 
-// A region is the memory that an instance gathers its inputs in, or that a
-// slot's outputs are written to. Tensors of ONNX Runtime refer to it by address,
-// so whoever lets it move must drop those first.
+// A region is the memory for an instance's inputs, or for a slot's outputs.
+// ONNX Runtime's tensors refer to it by address, so they must be dropped before
+// it moves.
 type region struct {
 	memory backend.Memory
 	mem    []byte
 
-	// How much of it was used since the last look, and how often.
+	// The most bytes used, and the number of uses, since the last check.
 	peak, uses int
 }
 
 const (
-	// alignment is what ONNX Runtime's own memory has: a cache line, and as
-	// much as the widest vector instructions want.
+	// alignment is that of ONNX Runtime's own memory: a cache line, enough for
+	// the widest vector instructions.
 	alignment = 64
 	pageSize  = 4096
 
-	// A region above this size is looked at every so many uses, and given back
-	// when no use since the last look needed a quarter of it: one huge
-	// request should not hold its memory for ever.
+	// A region above this size is checked after a number of uses, and freed
+	// when no use since the last check needed a quarter of it: one huge request
+	// should not keep its memory for ever.
 	keptSize  = 1 << 20
 	lookAfter = 256
 )
 
-// align rounds n up to the next place where a tensor may begin.
+// align rounds n up to the alignment.
 func align(n int) int { return (n + alignment - 1) &^ (alignment - 1) }
 
-// address returns where the byte at offset lies.
+// address returns the address of the byte at offset.
 func (a *region) address(offset int) uintptr {
 	return uintptr(unsafe.Pointer(unsafe.SliceData(a.mem))) + uintptr(offset)
 }
 
-// use notes a use of n bytes and reports whether the region will do as it is. If
-// not, because it is too small or has been far too large for a while, the
-// caller drops what refers to it and resizes it.
+// use records a use of n bytes and reports whether the region has a suitable
+// size. If not, because it is too small or has been far too large for a while,
+// the caller drops what refers to it and resizes it.
 func (a *region) use(n int) bool {
 	a.peak = max(a.peak, n)
 	a.uses++
@@ -55,7 +55,7 @@ func (a *region) use(n int) bool {
 }
 
 // resize replaces the region's memory by at least n bytes of undefined content.
-// It grows by doubling, so that batches of rising size move it rarely.
+// It grows by doubling, so that batches of rising size rarely move it.
 func (a *region) resize(n int) error {
 	size := n
 	if n > len(a.mem) {

@@ -13,7 +13,7 @@ import (
 	"shoal/internal/model"
 )
 
-// warnOfNeighbours warns when a model that batches has an operator that makes a
+// warnOfNeighbours warns when a batching model has an operator that makes a
 // row's answer depend on the other rows.
 func (b *Backend) warnOfNeighbours(src backend.Source, path string, sig *model.Signature) {
 	const op = "DynamicQuantizeLinear"
@@ -22,7 +22,7 @@ func (b *Backend) warnOfNeighbours(src backend.Source, path string, sig *model.S
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return // ONNX Runtime has read it, so this is no fault of the model
+		return // ONNX Runtime has read the file, so the model is not at fault
 	}
 	defer f.Close()
 	found, err := hasOperator(f, op)
@@ -32,7 +32,7 @@ func (b *Backend) warnOfNeighbours(src backend.Source, path string, sig *model.S
 	}
 }
 
-// Field numbers of the ONNX format, as far as they lead to operators.
+// Field numbers of the ONNX format on the way to operators.
 const (
 	modelGraph     = 7
 	modelFunctions = 25
@@ -44,13 +44,13 @@ const (
 	attributeMany  = 11 // several graphs
 )
 
-// A step says what a field of a message leads to.
+// A step is what a field of a message leads to.
 type step struct {
 	field protowire.Number
 	to    *message
 }
 
-// A message is a part of the format that the scan goes into.
+// A message is a part of the format that the scan enters.
 type message struct {
 	steps []step
 	op    protowire.Number // the field with the operator's name, 0 when there is none
@@ -64,15 +64,15 @@ var fileMessage = func() *message {
 	return &message{steps: []step{{modelGraph, &graph}, {modelFunctions, &message{steps: []step{{functionNode, &node}}}}}}
 }()
 
-// maxDepth bounds how deep graphs may lie in graphs. The scan stops there.
+// maxDepth bounds the nesting of graphs. The scan stops there.
 const maxDepth = 64
 
 // maxOpName bounds the names that are compared.
 const maxOpName = 256
 
 // hasOperator reports whether a model file uses an operator, in its graph, in
-// graphs within it or in its functions. It reads no weights: a model may be
-// larger than memory.
+// nested graphs or in its functions. It reads no weights: a model may be larger
+// than memory.
 func hasOperator(f io.ReadSeeker, op string) (bool, error) {
 	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
@@ -95,7 +95,7 @@ type scanner struct {
 	op   string
 }
 
-// scan goes through the message that ends at end.
+// scan scans the message that ends at end.
 func (s *scanner) scan(m *message, end int64, depth int) (bool, error) {
 	if depth > maxDepth {
 		return false, fmt.Errorf("graphs lie more than %d deep in graphs", maxDepth)
@@ -119,7 +119,7 @@ func (s *scanner) scan(m *message, end int64, depth int) (bool, error) {
 	return false, nil
 }
 
-// bytes goes into, compares or skips a field with a length.
+// bytes enters, compares or skips a length-delimited field.
 func (s *scanner) bytes(m *message, field protowire.Number, end int64, depth int) (bool, error) {
 	n, err := s.varint()
 	if err != nil {
@@ -190,7 +190,7 @@ func (s *scanner) skipScalar(kind protowire.Type, end int64) error {
 	return errFormat // groups are not part of the format
 }
 
-// skip passes over n bytes, without reading them when they are many.
+// skip skips n bytes, without reading them when they are many.
 func (s *scanner) skip(n int64) error {
 	s.at += n
 	if n <= int64(s.in.Buffered()) {

@@ -8,8 +8,8 @@ import (
 	"shoal/internal/tensor"
 )
 
-// A scatter says how an output is cut that does not have a row for each of the
-// batch's: the requests' parts lie in it end to end, and how large each is
+// A scatter says how to split an output that does not have one row for each row
+// of the batch: the requests' parts are concatenated, and the size of each
 // follows from the shape of one of the request's inputs, the source.
 type scatter struct {
 	input  int // the source's place among the model's inputs
@@ -29,14 +29,14 @@ func scatters(cfg *modelpb.ModelConfig, sig *model.Signature, inputs []port) map
 	return byName
 }
 
-// cut works out which part of the output x, which has so many elements, is
-// whose. A variable dimension of the output is the one that the source has in
-// the same place.
+// cut computes each request's part of the output x, which has so many elements.
+// A variable dimension of the output is the source's dimension at the same
+// position.
 func (s *scatter) cut(o *output, x *port, requests []*infer.Request, elements int64) error {
 	o.shapes, o.starts = o.shapes[:0], append(o.starts[:0], 0)
 	left := elements
 	for _, r := range requests {
-		var room [8]int64 // on the stack for all ranks that occur
+		var room [8]int64 // on the stack for usual ranks
 		source := s.source.graphShape(room[:0], inputOf(r, s.input).Shape, r.Rows)
 		begin := len(o.shapes)
 		o.shapes = x.scatteredShape(o.shapes, source)
@@ -58,8 +58,8 @@ func errScatter(s *scatter, x *port, elements int64) error {
 		"its dims do not fit the model, or batch_output names the wrong source_input", x.Name, elements, x.Full, s.source.Name)
 }
 
-// scatteredShape appends to dst the shape, as clients see it, that the output
-// has for a request whose source has that shape to the graph.
+// scatteredShape appends the client's shape to dst of the output for a request
+// whose source has that shape to the graph.
 func (x *port) scatteredShape(dst, source tensor.Shape) tensor.Shape {
 	if x.batched {
 		dst, source = append(dst, source[0]), source[1:]
@@ -67,7 +67,7 @@ func (x *port) scatteredShape(dst, source tensor.Shape) tensor.Shape {
 	return tensor.Substitute(dst, x.Dims, x.inner, source)
 }
 
-// scattered makes out the n-th request's part of the output.
+// scattered fills in the n-th request's part of the output.
 func (o *output) scattered(out *infer.Output, n int) {
 	rank := len(o.shapes) / (len(o.starts) - 1)
 	out.Shape = append(out.Shape[:0], o.shapes[n*rank:(n+1)*rank]...)

@@ -17,8 +17,8 @@ import (
 	"shoal/internal/status"
 )
 
-// settings are what a model's configuration says of how ONNX Runtime is to run
-// it, before it is known where.
+// settings are a model's settings for ONNX Runtime, before its placement is
+// known.
 type settings struct {
 	intra, inter     int
 	intraSet         bool
@@ -30,11 +30,11 @@ type settings struct {
 	cpuAccelerators  []*modelpb.ModelOptimizationPolicy_ExecutionAccelerators_Accelerator
 	gpuAccelerators  []*modelpb.ModelOptimizationPolicy_ExecutionAccelerators_Accelerator
 	customOperations []string
-	unknown          []string // parameters that nobody here knows
+	unknown          []string // unknown parameters
 }
 
-// parameters are the parameters that Triton's ONNX backend takes, with what
-// each does. Entries that ONNX Runtime takes by name are in sessionEntries.
+// parameters are the parameters of Triton's ONNX backend, with what each does.
+// Entries that ONNX Runtime takes by name are in sessionEntries.
 var parameters = map[string]func(s *settings, name, value string) error{
 	"intra_op_thread_count": func(s *settings, name, value string) error {
 		s.intraSet = true
@@ -60,14 +60,14 @@ var parameters = map[string]func(s *settings, name, value string) error{
 	"do_copy_in_default_stream": asCUDA,
 }
 
-// asCUDA hands a parameter to the CUDA provider by its own name.
+// asCUDA passes a parameter to the CUDA provider under its own name.
 func asCUDA(s *settings, name, value string) error {
 	s.cuda[name] = value
 	return nil
 }
 
-// oneOf hands a parameter that counts from 0 to the CUDA provider by the names
-// that it has for those numbers.
+// oneOf passes a numbered parameter to the CUDA provider by the provider's
+// names for the numbers.
 func oneOf(names ...string) func(*settings, string, string) error {
 	return func(s *settings, name, value string) error {
 		n, err := strconv.Atoi(value)
@@ -78,9 +78,9 @@ func oneOf(names ...string) func(*settings, string, string) error {
 	}
 }
 
-// sessionEntries are the settings of a session that ONNX Runtime knows by name
-// and that make sense for a server. It takes any name in silence, so that a
-// misspelt one would do nothing.
+// sessionEntries are ONNX Runtime's named session settings that make sense for
+// a server. ONNX Runtime accepts any name without an error, so a misspelt one
+// would do nothing.
 var sessionEntries = []string{
 	"ep.context_embed_mode", "ep.context_enable", "ep.context_file_path",
 	"mlas.enable_gemm_fastmath_arm64_bfloat16",
@@ -101,12 +101,13 @@ var sessionEntries = []string{
 	"session.use_ort_model_bytes_directly", "session.use_ort_model_bytes_for_initializers", "session.x64quantprecision",
 }
 
-// parseSettings reads a configuration. All faults are reported at once.
+// parseSettings reads a configuration. It reports all errors at once.
 func parseSettings(cfg *modelpb.ModelConfig) (settings, error) {
 	s := settings{
 		session: map[string]string{
 			// Threads that spin while they wait take 1.5 to 4 times the CPU of
-			// threads that sleep, from whatever else the server runs.
+			// threads that sleep, at the cost of everything else that the
+			// server runs.
 			"session.intra_op.allow_spinning": "0",
 			"session.inter_op.allow_spinning": "0",
 		},
@@ -139,11 +140,11 @@ func parseSettings(cfg *modelpb.ModelConfig) (settings, error) {
 	return s, nil
 }
 
-// maxSlip is how many letters of a misspelt parameter may be wrong.
+// maxSlip is the most wrong letters in a misspelt parameter.
 const maxSlip = 3
 
-// warnUnknown says that parameters do nothing. Triton takes any, since they may be
-// meant for whoever reads the configuration; but one may be misspelt.
+// warnUnknown warns of parameters without an effect. Triton accepts any, since
+// they may be for another reader of the configuration; but one may be misspelt.
 func (s *settings) warnUnknown(log *slog.Logger, model string) {
 	known := append(slices.Collect(maps.Keys(parameters)), sessionEntries...)
 	for _, name := range s.unknown {
@@ -156,7 +157,7 @@ func (s *settings) warnUnknown(log *slog.Logger, model string) {
 	}
 }
 
-// parseLevel returns what optimization.graph.level means. The numbers are
+// parseLevel returns the meaning of optimization.graph.level. The numbers are
 // Triton's.
 func parseLevel(level int32) (ort.Optimization, error) {
 	switch level {
@@ -194,7 +195,7 @@ func parseSwitch(name, value string, to **bool) error {
 	return nil
 }
 
-// parseBool reads the forms that Triton takes.
+// parseBool reads the forms that Triton accepts.
 func parseBool(value string) (bool, error) {
 	switch strings.ToLower(value) {
 	case "1", "true":
@@ -205,7 +206,7 @@ func parseBool(value string) (bool, error) {
 	return false, strconv.ErrSyntax
 }
 
-// options returns how an instance at p is to run.
+// options returns the session options of an instance at p.
 func (s settings) options(lib *ort.Library, cfg *modelpb.ModelConfig, p backend.Placement) (ort.Options, error) {
 	o := ort.Options{
 		Intra: s.intra, Inter: s.inter, Parallel: s.parallel, Optimization: s.optimization,

@@ -9,41 +9,41 @@ import (
 	"shoal/internal/tensor"
 )
 
-// A slot holds the outputs of one run until the last response made of them is
-// released. While they are being encoded the instance runs on with another.
+// A slot holds the outputs of one run until the last response made from them is
+// released. While they are being encoded the instance runs with another slot.
 type slot struct {
 	pool   *slotPool
 	model  *loaded
 	call   *ort.Call
 	region region
-	refs   atomic.Int32 // the responses that are out
+	refs   atomic.Int32 // the responses that are not released
 
 	sets   []*outputSet // the most recent one first
 	set    *outputSet   // the one of the run
 	values []ort.Value  // the outputs of the run
-	owned  []bool       // which of them ONNX Runtime allocated: they are to be released
-	outs   []output     // what it gave for those
+	owned  []bool       // which of them ONNX Runtime allocated and must be released
+	outs   []output     // what it returned for those
 	dims   tensor.Shape // the shape of the output being read
 	text   []byte       // the strings of the output being read
-	epoch  uint32       // which of the model's outputs the sets bind
+	epoch  uint32       // the model's epoch when the sets were made
 }
 
-// An output is what a run gave for one of the model's outputs.
+// An output is the value of one of the model's outputs after a run.
 type output struct {
-	shape tensor.Shape // as clients see it, with all rows of the batch
+	shape tensor.Shape // the client's, with all rows of the batch
 	data  []byte
 
-	// For strings: where each element begins in data, and data's memory.
+	// For strings: the offset of each element in data, and data's memory.
 	begins []uint64
 	text   []byte
 
-	// For a scattered output: the shape of each request's part, one after the
-	// other, and the element with which each begins, and the last ends.
+	// For a scattered output: the shapes of the requests' parts, concatenated,
+	// and the index of each part's first element, with the end of the last.
 	shapes tensor.Shape
 	starts []int
 }
 
-// read notes what the run gave for the outputs that ONNX Runtime allocated.
+// read reads the outputs that ONNX Runtime allocated.
 func (s *slot) read(requests []*infer.Request, rows int) error {
 	for i, owned := range s.owned {
 		if !owned {
@@ -89,8 +89,7 @@ func (s *slot) readOwned(i int, requests []*infer.Request, rows int) error {
 	return nil
 }
 
-// slice returns the part of an output's data that has rows [from, to) of so
-// many.
+// slice returns the part of an output's data with rows [from, to) of rows.
 func (o *output) slice(from, to, rows int) []byte {
 	if from == 0 && to == rows {
 		return o.data
@@ -103,12 +102,11 @@ func (o *output) slice(from, to, rows int) []byte {
 	return o.data[from*per : to*per]
 }
 
-// A share is the part of a batch that is one request's: the n-th, with rows
-// [from, to) of so many.
+// A share is the n-th request's part of a batch: rows [from, to) of rows.
 type share struct{ n, from, to, rows int }
 
-// hand gives each request its rows of the outputs that it wants. The slot is
-// released when the last response is.
+// hand gives each request its rows of the outputs that it asks for. The slot is
+// released with the last response.
 func (s *slot) hand(requests []*infer.Request, rows int) {
 	s.refs.Store(int32(len(requests)))
 	from := 0
@@ -151,7 +149,7 @@ func (s *slot) add(r *infer.Request, i int, part share) {
 	out.Data = o.slice(part.from, part.to, part.rows)
 }
 
-// Release implements infer.Releaser: one response less.
+// Release implements infer.Releaser for one response.
 func (s *slot) Release() {
 	if s.refs.Add(-1) == 0 {
 		s.pool.put(s)
@@ -168,7 +166,7 @@ func (s *slot) empty() {
 	}
 }
 
-// free gives back all that the slot has.
+// free frees everything that the slot has.
 func (s *slot) free() {
 	s.empty()
 	s.dropSets()

@@ -10,8 +10,8 @@ import (
 // prefix is the size of the length in front of each element of a BYTES tensor.
 const prefix = 4
 
-// gatherStrings puts the elements of all requests, which the engine has checked,
-// into a tensor of strings. It returns the number of bytes.
+// gatherStrings copies the elements of all requests, which the engine has
+// checked, into a string tensor. It returns the number of bytes.
 func (in *instance) gatherStrings(v ort.Value, at *planned, requests []*infer.Request) (total int, err error) {
 	element := 0
 	for _, r := range requests {
@@ -32,14 +32,14 @@ func (in *instance) gatherStrings(v ort.Value, at *planned, requests []*infer.Re
 			data = data[size:]
 		}
 	}
-	if element < at.strings { // what lies there is an earlier client's
+	if element < at.strings { // clear what an earlier client left
 		return total, errMisfit(at.port)
 	}
 	return total, nil
 }
 
-// readStrings brings the elements of a tensor of strings into the slot's
-// memory, each with its length in front, and notes where each begins.
+// readStrings copies the elements of a string tensor into the slot's memory,
+// each after its length, and stores their offsets.
 func (s *slot) readStrings(o *output, v ort.Value, elements int64) error {
 	total, err := s.call.StringsLen(v)
 	if err != nil {
@@ -64,8 +64,8 @@ func (s *slot) readStrings(o *output, v ort.Value, elements int64) error {
 	return nil
 }
 
-// grow returns a slice of length n, b itself when it is large enough and not
-// far too large.
+// grow returns a slice of length n: b itself unless it is too small or far too
+// large.
 func grow[T any](b []T, n int) []T {
 	if cap(b) < n || cap(b) > keptSize && n < cap(b)/4 {
 		return make([]T, n)

@@ -16,7 +16,7 @@ import (
 )
 
 // environmentFolder returns the folder of an environment: the path itself when
-// it is one, else what the packed archive there contains.
+// it is one, otherwise the unpacked archive.
 func (b *Backend) environmentFolder(path string) (string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -25,7 +25,7 @@ func (b *Backend) environmentFolder(path string) (string, error) {
 	if info.IsDir() {
 		return path, nil
 	}
-	b.unpacking.Lock() // instances and models that share one wait for the first
+	b.unpacking.Lock() // instances and models with the same archive wait for the first
 	defer b.unpacking.Unlock()
 	cache, err := b.cache()
 	if err != nil {
@@ -38,9 +38,9 @@ func (b *Backend) environmentFolder(path string) (string, error) {
 	return folder, nil
 }
 
-// unpackArchive unpacks a .tar.gz as conda-pack makes them into the cache, unless
-// it is there, and returns its folder. Which archive it is, its path, size and
-// time tell: reading gigabytes to be sure would take longer than unpacking.
+// unpackArchive unpacks a .tar.gz of conda-pack into the cache, unless it is
+// there, and returns its folder. The archive is identified by its path, size
+// and time: hashing gigabytes would take longer than unpacking.
 func unpackArchive(path string, info fs.FileInfo, cache string) (string, error) {
 	whole, err := filepath.Abs(path)
 	if err != nil {
@@ -58,8 +58,8 @@ func unpackArchive(path string, info fs.FileInfo, cache string) (string, error) 
 	return folder, nil
 }
 
-// extract writes the content of an archive into a folder. An os.Root keeps all
-// of it inside, whatever names and links the archive has.
+// extract writes the content of an archive into a folder. An os.Root keeps
+// everything inside, whatever names and links the archive has.
 func extract(path, to string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -114,9 +114,9 @@ func extractEntry(root *os.Root, h *tar.Header, content io.Reader) error {
 	return fmt.Errorf("entries of type %q are not for environments", h.Typeflag)
 }
 
-// extractLink makes a symbolic link. One with an absolute path, as packed virtual
-// environments have for the interpreter, may be read through later, but nothing of
-// the archive is written through it: the root sees to that.
+// extractLink makes a symbolic link. Packed virtual environments have absolute
+// links to the interpreter. They may be read through later, but nothing in the
+// archive is written through them: the root prevents that.
 func extractLink(root *os.Root, name, target string) error {
 	if !filepath.IsAbs(target) && !filepath.IsLocal(filepath.Join(filepath.Dir(name), target)) {
 		return fmt.Errorf("the link to %q leads out of the archive", target)

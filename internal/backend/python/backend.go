@@ -1,7 +1,7 @@
-// Package python runs models written in Python, each instance in a worker
-// process of its own, with the tensors in memory that both share. The engine uses
-// it through the interfaces of package backend; a Backend and a loaded model may
-// be used from many goroutines, an instance from one at a time.
+// Package python runs models written in Python. Each instance has its own
+// worker process, with the tensors in memory that both share. The engine uses
+// it through the interfaces of package backend; a Backend and a loaded model
+// may be used from many goroutines, an instance from one at a time.
 package python
 
 import (
@@ -26,28 +26,27 @@ import (
 	"shoal/python"
 )
 
-// Options say how workers are started.
+// Options are how workers are started.
 type Options struct {
-	// Python is the interpreter of models that name none: a path, a name in
-	// PATH, or the folder of a virtual environment; empty for python3.
+	// Python is the default interpreter: a path, a name in PATH, or the folder
+	// of a virtual environment; empty for python3.
 	Python string
-	// Environ is the environment that workers are given, before what a model
-	// and the server add to it.
+	// Environ is the environment of workers, before the additions of a model
+	// and the server.
 	Environ []string
-	// Cache is the folder for what is unpacked: the worker's code and packed
+	// Cache is the folder for unpacked files: the worker's code and packed
 	// environments.
 	Cache string
-	// Spare is used in place of Cache where that is empty or cannot be written
-	// to. It may lie where other users can write.
+	// Spare is used instead of Cache if that is empty or cannot be written to.
+	// Other users may be able to write there.
 	Spare  string
 	Logger *slog.Logger // nil means none
 	// Config has the settings that --backend-config=python,NAME=VALUE gives.
 	Config map[string]string
-	// ResponseQueueSize is how many bytes of a decoupled model's responses wait
-	// for one client: the model is held up before there are more. Zero means that
-	// it is not.
+	// ResponseQueueSize is how many bytes of a decoupled model's responses may
+	// wait for one client; then the model has to wait. Zero means no limit.
 	ResponseQueueSize int64
-	// Metrics takes what models' own code counts; nil means that it is not kept.
+	// Metrics collects the metrics of models' own code; nil discards them.
 	Metrics *usermetric.Registry
 }
 
@@ -56,8 +55,8 @@ type Backend struct {
 	options   Options
 	log       *slog.Logger
 	born      time.Time
-	handler   string                 // the Python module that runs models, "" for the usual one
-	cache     func() (string, error) // the folder for what is unpacked
+	handler   string                 // the Python module that runs models, "" for the default
+	cache     func() (string, error) // the folder for unpacked files
 	code      func() (string, error) // the folder with the worker's code
 	unpacking sync.Mutex             // held while an environment is unpacked
 }
@@ -89,7 +88,7 @@ type probed struct {
 func (probed) Close() {}
 
 // Complete implements backend.Probed. It asks the model's own code, in a worker
-// process that it starts for this alone.
+// process that it starts only for this.
 func (p probed) Complete(ctx context.Context, cfg *modelpb.ModelConfig) error {
 	b, src := p.backend, p.src
 	if !hasToBeAsked(src, cfg) {
@@ -116,8 +115,9 @@ func (p probed) Complete(ctx context.Context, cfg *modelpb.ModelConfig) error {
 	return nil
 }
 
-// hasToBeAsked reports whether the model's code may have something to add to the
-// configuration. Code can take long to import, so it is not asked in vain.
+// hasToBeAsked reports whether the model's code may add something to the
+// configuration. Importing the code can take long, so it is not done without
+// need.
 func hasToBeAsked(src backend.Source, cfg *modelpb.ModelConfig) bool {
 	if len(cfg.GetInput()) == 0 || len(cfg.GetOutput()) == 0 {
 		return true
@@ -126,8 +126,8 @@ func hasToBeAsked(src backend.Source, cfg *modelpb.ModelConfig) bool {
 	return err != nil || bytes.Contains(code, []byte("auto_complete_config"))
 }
 
-// describe returns the configuration that the model's code makes of cfg, nil
-// when it has nothing to say.
+// describe returns the configuration that the model's code makes from cfg, nil
+// when it makes none.
 func (b *Backend) describe(ctx context.Context, src backend.Source, set settings, cfg *modelpb.ModelConfig) (*modelpb.ModelConfig, error) {
 	msg, err := b.newInitMessage("describe", src, cfg)
 	if err != nil {
@@ -169,7 +169,7 @@ func (b *Backend) describe(ctx context.Context, src backend.Source, set settings
 	return completed, nil
 }
 
-// command returns how the worker at p is started.
+// command returns the command that starts the worker at p.
 func (b *Backend) command(src backend.Source, set settings, p backend.Placement) (worker.Command, error) {
 	code, err := b.code()
 	if err != nil {
@@ -185,7 +185,8 @@ func (b *Backend) command(src backend.Source, set settings, p backend.Placement)
 	}, nil
 }
 
-// startFault says what to do about an interpreter that could not be started.
+// startFault adds advice to the error of an interpreter that could not be
+// started.
 func (b *Backend) startFault(cmd worker.Command, err error) error {
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, os.ErrPermission) {
 		return status.Errorf(status.Unavailable, "%v; give a Python interpreter (3.9 or newer, with numpy) or a virtual environment with --python or the model's parameter %s", err, paramPython)

@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// usableCache returns the folder for what is unpacked: the first one if it can be
-// written to, else the spare one. A server in a container often has no home, or
-// one that is read-only.
+// usableCache returns the folder for unpacked files: the first one if it can be
+// written to, otherwise the spare one. A server in a container often has no
+// home, or a read-only one.
 func usableCache(cache, spare string) (string, error) {
 	first := writable(cache)
 	if first == nil {
@@ -28,7 +28,8 @@ func usableCache(cache, spare string) (string, error) {
 	return "", fmt.Errorf("there is no folder to unpack the Python worker into (%w; %w); set HOME, XDG_CACHE_HOME or TMPDIR", first, second)
 }
 
-// writable makes a folder if need be and says why files cannot be made in it.
+// writable makes a folder if necessary and returns an error if files cannot be
+// made in it.
 func writable(folder string) error {
 	if folder == "" {
 		return errors.New("the user has no cache folder")
@@ -44,8 +45,8 @@ func writable(folder string) error {
 	return os.Remove(probe.Name())
 }
 
-// private says why a folder in a place that all users share cannot be trusted with
-// code: it is a link, or others may write to it or own it.
+// private returns why a folder in a shared place cannot be trusted with code:
+// it is a link, or others own it or may write to it.
 func private(folder string) error {
 	info, err := os.Lstat(folder)
 	if err != nil {

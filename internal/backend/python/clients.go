@@ -9,15 +9,16 @@ import (
 	"shoal/internal/infer"
 )
 
-// A requestKey names a request: its batch's number and its place in the batch.
+// A requestKey identifies a request: its batch's number and its index in the
+// batch.
 type requestKey struct {
 	sequence uint64
 	request  uint32
 }
 
-// clients are those of the batch that a worker runs. The model may ask whether
-// one of them has gone, and is told from then on. Those of decoupled models are
-// watched by their streams.
+// clients are the clients of the batch that a worker runs. When the model asks
+// whether one of them is gone, the worker is also told when it goes later.
+// Clients of decoupled models are watched by their streams.
 type clients struct {
 	// cancel tells the worker that a request's client is gone.
 	cancel func(key requestKey)
@@ -28,14 +29,14 @@ type clients struct {
 	ended    chan struct{} // closed when the batch ends; nil while no client is watched
 }
 
-// begin says which batch runs.
+// begin sets the running batch.
 func (c *clients) begin(sequence uint64, requests []*infer.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.sequence, c.requests = sequence, requests
 }
 
-// end says that the batch has ended, and its requests are no longer ours.
+// end ends the batch; its requests are no longer ours.
 func (c *clients) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -46,13 +47,13 @@ func (c *clients) end() {
 	}
 }
 
-// watch reports whether the client of a request has gone. If not, the worker is
-// told as soon as it has.
+// watch reports whether the client of a request is gone. If not, the worker is
+// told as soon as it is.
 func (c *clients) watch(key requestKey) (gone bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if key.sequence != c.sequence || uint64(key.request) >= uint64(len(c.requests)) {
-		return false // the batch has ended meanwhile
+		return false // the batch has ended
 	}
 	ctx := c.requests[key.request].Context
 	if ctx == nil {
@@ -76,7 +77,7 @@ func (c *clients) await(ctx context.Context, key requestKey, ended <-chan struct
 	}
 }
 
-// watch answers a model that asks whether a client has gone.
+// watch answers a model that asks whether a client is gone.
 func (l *link) watch(payload []byte) error {
 	ask, key, err := readQuestion(payload)
 	if err != nil {
@@ -89,7 +90,7 @@ func (l *link) watch(payload []byte) error {
 	return l.reply(ask, value, nil)
 }
 
-// readQuestion reads what a worker asks of a request.
+// readQuestion reads a worker's question about a request.
 func readQuestion(payload []byte) (ask int64, key requestKey, err error) {
 	var msg struct {
 		Ask      int64
@@ -102,8 +103,8 @@ func readQuestion(payload []byte) (ask int64, key requestKey, err error) {
 	return msg.Ask, requestKey{msg.Sequence, msg.Request}, nil
 }
 
-// cancel tells the worker that nobody waits for a request any more.
+// cancel tells the worker that a request's client is gone.
 func (l *link) cancel(key requestKey) {
 	b := binary.LittleEndian.AppendUint64(nil, key.sequence)
-	_ = l.send(frameCancel, binary.LittleEndian.AppendUint32(b, key.request)) // one that is gone need not know
+	_ = l.send(frameCancel, binary.LittleEndian.AppendUint32(b, key.request)) // a worker that is gone need not know
 }

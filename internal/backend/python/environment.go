@@ -12,15 +12,15 @@ import (
 	"shoal/internal/status"
 )
 
-// threadVariables are read by the libraries that start threads of their own.
+// threadVariables are read by libraries that start their own threads.
 var threadVariables = []string{"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"}
 
-// environment returns the variables of the worker at p: those of the server, what
-// keeps workers from getting into each other's way, and the model's own.
+// environment returns the variables of the worker at p: the server's, those
+// that keep workers from disturbing each other, and the model's own.
 func (b *Backend) environment(set settings, p backend.Placement) ([]string, error) {
 	env := newVariables(b.options.Environ)
 	for _, name := range []string{"PYTHONHOME", "PYTHONSTARTUP", "PYTHONINSPECT"} {
-		env.drop(name) // they are about another interpreter, or a person at a terminal
+		env.drop(name) // they are for another interpreter, or for a terminal
 	}
 	env.set("PYTHONUNBUFFERED", "1")
 	env.setMissing("PYTHONIOENCODING", "utf-8")
@@ -45,8 +45,8 @@ func (b *Backend) environment(set settings, p backend.Placement) ([]string, erro
 	return env.list, nil
 }
 
-// visibleDevice returns the name of a device by its number among those that the
-// server itself is allowed to see.
+// visibleDevice returns the name of a device by its index among those that the
+// server may use.
 func visibleDevice(visible string, gpu int) (string, error) {
 	if visible == "" {
 		return strconv.Itoa(gpu), nil
@@ -58,7 +58,7 @@ func visibleDevice(visible string, gpu int) (string, error) {
 	return strings.TrimSpace(devices[gpu]), nil
 }
 
-// variables are an environment. A name is in it once.
+// variables are an environment. Each name is in it once.
 type variables struct {
 	list []string
 	at   map[string]int
@@ -117,8 +117,8 @@ func (v *variables) drop(name string) {
 	}
 }
 
-// activate makes the programs and libraries of an environment's folder those
-// that are found first, as its own activate script does.
+// activate puts the programs and libraries of an environment's folder first, as
+// its activate script does.
 func (v *variables) activate(folder string) {
 	v.prepend("PATH", filepath.Join(folder, "bin"))
 	v.prepend("LD_LIBRARY_PATH", filepath.Join(folder, "lib"))

@@ -8,7 +8,8 @@ import (
 	"shoal/internal/infer"
 )
 
-// appendExtras appends what the requests have besides tensors: nothing, for most.
+// appendExtras appends what the requests have in addition to tensors; for most
+// this is nothing.
 func (m *loaded) appendExtras(b []byte, requests []*infer.Request) []byte {
 	for n, r := range requests {
 		i := uint32(n)
@@ -85,7 +86,7 @@ func appendNumber(b []byte, i uint32, tag byte, n uint64) []byte {
 	return binary.LittleEndian.AppendUint64(appendItem(b, i, tag, 0, "", 8), n)
 }
 
-// appendItem appends the head of an item whose value has so many bytes.
+// appendItem appends the header of an item whose value has size bytes.
 func appendItem(b []byte, i uint32, tag byte, kind infer.ParamKind, name string, size int) []byte {
 	name = name[:min(len(name), math.MaxUint16)]
 	b = binary.LittleEndian.AppendUint32(b, i)

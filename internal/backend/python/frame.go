@@ -25,7 +25,7 @@ func readFrame(r io.Reader) (frame, error) {
 	if size > maxFrame {
 		return frame{}, wireFault("a message of %d bytes, and at most %d are read", size, maxFrame)
 	}
-	var b bytes.Buffer // it grows as the bytes come, however many were promised
+	var b bytes.Buffer // it grows with the bytes that arrive, whatever length was announced
 	if _, err := io.CopyN(&b, r, int64(size)); err != nil {
 		return frame{}, err
 	}

@@ -12,17 +12,17 @@ import (
 type column struct {
 	port  *port
 	index int // among the model's inputs
-	// stacked says that the rows of the requests lie one after another as one
+	// stacked means that the rows of the requests are contiguous, as one
 	// tensor; otherwise each request has its own shape, or lacks the input.
 	stacked bool
 	size    int // of the data of all requests
 	offset  int
 }
 
-// A layout is how a batch lies in our half of a slot.
+// A layout is how a batch is laid out in our half of a slot.
 type layout struct {
 	columns  []column
-	places   []int // by request: the next of its inputs that has no column yet
+	places   []int // by request: the index of its next input without a column
 	table    int   // bytes of the table
 	extras   []byte
 	extrasAt int
@@ -32,7 +32,7 @@ type layout struct {
 	described []byte // the table
 }
 
-// lay works out where the batch's parts will lie.
+// lay computes the offsets of the batch's parts.
 func (l *layout) lay(m *loaded, requests []*infer.Request) {
 	l.columns, l.places, l.texts = l.columns[:0], l.places[:0], 0
 	for range requests {
@@ -48,7 +48,7 @@ func (l *layout) lay(m *loaded, requests []*infer.Request) {
 			c.offset, at = at, align(at+c.size)
 		}
 	}
-	for i := range l.columns { // strings vary in size: behind all that does not
+	for i := range l.columns { // strings vary in size: after everything of fixed size
 		if c := &l.columns[i]; c.port.Type == tensor.Bytes {
 			c.offset, at = at, align(at+c.size)
 		}
@@ -93,7 +93,7 @@ func (l *layout) addColumn(x *port, index int, requests []*infer.Request) {
 	l.columns = append(l.columns, c)
 }
 
-// at returns a request's input if the one at place has that index.
+// at returns a request's input at place if it has that index.
 func at(r *infer.Request, place, index int) *infer.Input {
 	if place < len(r.Inputs) && r.Inputs[place].Index == index {
 		return &r.Inputs[place]
@@ -101,8 +101,8 @@ func at(r *infer.Request, place, index int) *infer.Input {
 	return nil
 }
 
-// gather writes the batch into the slot: the one copy that a tensor makes on its
-// way from the socket to the handler.
+// gather writes the batch into the slot: the only copy of a tensor on its way
+// from the socket to the handler.
 func (r *run) gather(s *slot, rows int) (size int, err error) {
 	l, requests := &r.layout, r.requests
 	l.lay(r.in.model, requests)
@@ -113,7 +113,7 @@ func (r *run) gather(s *slot, rows int) (size int, err error) {
 		return 0, err
 	}
 	s.usedIn = l.size
-	mem := s.in // the batch's number comes into it when it is sent
+	mem := s.in // the batch's number is added when it is sent
 	binary.LittleEndian.PutUint32(mem[8:], uint32(l.table))
 	binary.LittleEndian.PutUint32(mem[12:], uint32(len(l.extras)))
 	binary.LittleEndian.PutUint32(mem[16:], uint32(len(requests)))
@@ -128,8 +128,8 @@ func (r *run) gather(s *slot, rows int) (size int, err error) {
 	return l.size, nil
 }
 
-// flags tells the worker whether to remember the table: offsets behind strings
-// and shapes of single requests differ from batch to batch.
+// flags tells the worker whether to cache the table: offsets after strings and
+// shapes of single requests differ from batch to batch.
 func (l *layout) flags() uint32 {
 	for i := range l.columns {
 		if !l.columns[i].stacked {
@@ -142,7 +142,7 @@ func (l *layout) flags() uint32 {
 	return 0
 }
 
-// write writes the data, and the table into described.
+// write writes the data, and stores the table in described.
 func (l *layout) write(copies *infer.Copies, mem []byte, requests []*infer.Request, rows int) {
 	clear(l.places)
 	table := l.described[:0]
@@ -173,7 +173,7 @@ func (l *layout) write(copies *infer.Copies, mem []byte, requests []*infer.Reque
 func (c *column) writeStacked(copies *infer.Copies, table, mem []byte, requests []*infer.Request, places []int, rows int) []byte {
 	size := c.size
 	if c.port.Type == tensor.Bytes {
-		size = 0 // it would make the table another with every batch
+		size = 0 // it would make the table different with every batch
 	}
 	var room [maxRank + 1]int64
 	shape := c.port.handlerShape(room[:0], requests[0].Inputs[places[0]].Shape, int64(rows))

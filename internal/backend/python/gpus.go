@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// gpuFolder has an entry for each NVIDIA GPU that the driver shows to this
-// process, in a container too.
+// gpuFolder has an entry for each NVIDIA GPU that this process can see, also in
+// a container.
 const gpuFolder = "/proc/driver/nvidia/gpus"
 
-// GPUs implements backend.Accelerated: workers may be given those that the server
-// itself may use.
+// GPUs implements backend.Accelerated: workers may use the GPUs that the server
+// may use.
 func (b *Backend) GPUs() int { return countGPUs(gpuFolder, newVariables(b.options.Environ)) }
 
 // countGPUs counts the entries of folder, or, when CUDA_VISIBLE_DEVICES names

@@ -24,23 +24,24 @@ type instance struct {
 	handler atomic.Int64         // nanoseconds that the model's code has taken
 	current atomic.Pointer[link] // the worker that was started last
 
-	sequence uint64 // of the last batch that was sent; the holder of the worker's
+	sequence uint64 // of the last batch that was sent; only the holder of the worker uses it
 
 	mu   sync.Mutex // protects the fields below
 	idle []*run
 }
 
-// A run is what it takes to run one batch. An instance has one for the batch that
-// its worker has and one for the batch that is being laid into its memory.
+// A run is the state of one batch. An instance has one for the batch that its
+// worker runs and one for the batch that is being copied into its memory.
 type run struct {
 	in       *instance
-	requests []*infer.Request // those of the batch; nil between runs
+	requests []*infer.Request // the batch's; nil between runs
 	layout   layout
 	copies   infer.Copies
 	reader   reader
 }
 
-// Ahead implements backend.Ahead: while one batch runs another may be gathered.
+// Ahead implements backend.Ahead: while one batch runs, another may be
+// gathered.
 func (in *instance) Ahead() int { return 1 }
 
 // Trim implements backend.Trimmer.
@@ -70,8 +71,7 @@ func (in *instance) Run(b *infer.Batch) error {
 	}
 }
 
-// maxTries is how often a batch is given to a worker that turns out to be dead
-// already.
+// maxTries is how often a batch is given to a worker that turns out to be dead.
 const maxTries = 3
 
 func (in *instance) takeRun() *run {
@@ -92,11 +92,11 @@ func (in *instance) putRun(r *run) {
 	in.idle = append(in.idle, r)
 }
 
-// try runs the batch in the worker that is there. It is to be tried again when
-// the worker had ended before it saw the batch.
+// try runs the batch in the current worker. It returns again when the worker
+// ended before it saw the batch.
 func (r *run) try(b *infer.Batch, rows int) (again bool, err error) {
 	in := r.in
-	l, s, size, err := r.hold(b, rows)
+	l, s, size, err := r.acquire(b, rows)
 	if err != nil {
 		return errors.Is(err, errSilent), err
 	}
@@ -125,9 +125,10 @@ func (r *run) try(b *infer.Batch, rows int) (again bool, err error) {
 	return false, nil
 }
 
-// hold lays the batch into the worker's memory and returns once the worker is
-// ours. If it has changed meanwhile the batch is laid out again.
-func (r *run) hold(b *infer.Batch, rows int) (l *link, s *slot, size int, err error) {
+// acquire copies the batch into the worker's memory and returns once it has
+// acquired the worker. If the worker was replaced meanwhile, it copies the
+// batch again.
+func (r *run) acquire(b *infer.Batch, rows int) (l *link, s *slot, size int, err error) {
 	sup := r.in.sup
 	first, err := sup.Await()
 	if err != nil {
@@ -151,14 +152,14 @@ func (r *run) hold(b *infer.Batch, rows int) (l *link, s *slot, size int, err er
 		return l, s, size, nil
 	}
 	if errors.Is(err, errSilent) {
-		_ = sup.Lost(l, err) // the batch has not been near it
+		_ = sup.Lost(l, err) // the worker has not seen the batch
 		return nil, nil, 0, err
 	}
 	sup.Release(l)
 	return nil, nil, 0, r.in.fault(err)
 }
 
-// lay writes the batch into a slot of the worker's memory.
+// lay copies the batch into a slot of the worker's memory.
 func (r *run) lay(l *link, rows int) (*slot, int, error) {
 	s, err := l.mem.take()
 	if err != nil {
@@ -171,8 +172,8 @@ func (r *run) lay(l *link, rows int) (*slot, int, error) {
 	return s, size, err
 }
 
-// read reads the worker's answer. That of a decoupled model has nothing in it: its
-// responses come by themselves.
+// read reads the worker's answer. The answer of a decoupled model is empty: its
+// responses are sent separately.
 func (r *run) read(s *slot, sequence uint64, rows int) error {
 	if r.in.model.decoupled {
 		_, err := r.reader.open(s, sequence)
@@ -181,10 +182,10 @@ func (r *run) read(s *slot, sequence uint64, rows int) error {
 	return r.reader.read(s, sequence, r.requests, rows)
 }
 
-// now returns the time, from one reading of the clock: time.Now makes two.
+// now returns the time with one reading of the clock: time.Now makes two.
 func (in *instance) now() time.Time { return in.born.Add(time.Since(in.born)) }
 
-// exchange has the worker run the batch in the slot.
+// exchange lets the worker run the batch in the slot.
 func (l *link) exchange(s *slot, size int, sequence uint64) error {
 	if err := l.mem.send(s, size); err != nil {
 		return err
@@ -193,19 +194,19 @@ func (l *link) exchange(s *slot, size int, sequence uint64) error {
 		return err
 	}
 	if l.silent.Load() && binary.LittleEndian.Uint64(s.out) != sequence {
-		return errSilent // else it answered and ended after that
+		return errSilent // otherwise it answered and then ended
 	}
 	return nil
 }
 
 var errSilent = errors.New("the worker closed its connection to the server")
 
-// lost ends a worker that did not answer, or not in a way that can be read.
+// lost ends a worker that did not answer, or whose answer cannot be read.
 func (in *instance) lost(l *link, s *slot, fault error) error {
 	err := in.sup.Lost(l, fault)
 	l.mem.drop(s)
 	if in.model.decoupled {
-		return nil // each stream was told when the worker was reaped
+		return nil // each stream got the error when the worker was reaped
 	}
 	return err
 }
@@ -233,7 +234,7 @@ func (r *run) hand(s *slot) {
 	}
 }
 
-// fault gives an error of ours its code and the model's name.
+// fault gives an error its code and the model's name.
 func (in *instance) fault(err error) error {
 	var se *status.Error
 	if errors.As(err, &se) {
@@ -251,8 +252,8 @@ func (in *instance) Worker() backend.Worker {
 	return w
 }
 
-// Watch has changed called when the instance's worker is not there to run batches,
-// and when it is again.
+// Watch calls changed when the instance's worker cannot run batches, and when
+// it can again.
 func (in *instance) Watch(changed func(available bool)) { in.seat.Watch(changed) }
 
 // Abort implements backend.Abortable.

@@ -17,31 +17,31 @@ import (
 	"shoal/internal/worker"
 )
 
-// A link is a running worker: its process, and the memory and the socket that it
-// shares with us. A worker.Supervisor looks after it.
+// A link is a running worker: its process, and the memory and the socket that
+// it shares with us. A worker.Supervisor supervises it.
 type link struct {
 	name    string
 	log     *slog.Logger
 	mem     *memory
 	process *worker.Process
 	socket  *os.File
-	first   chan frame    // what the worker says of its start
-	gone    chan struct{} // closed when all of it is given back
+	first   chan frame    // the worker's answer to its start
+	gone    chan struct{} // closed when everything is freed
 	file    string        // the name of the model's file, for errors
 
 	imported atomic.Bool // the model's file is imported
-	silent   atomic.Bool // nothing will come from the worker any more
+	silent   atomic.Bool // the worker will send no more
 	ending   atomic.Bool // it was asked to end
-	streams  *streams    // the requests of a decoupled model that are not finished
+	streams  *streams    // the unfinished requests of a decoupled model
 	clients  clients     // of the batch that runs, for other models
-	count    counter     // takes the model's own metrics
+	count    counter     // handles the model's own metrics
 
 	sending sync.Mutex
 }
 
-// startLink starts a worker and gives it its first message. It returns when the
-// process runs; what the worker says to that is in first. M is nil for a worker
-// that is not to run batches.
+// startLink starts a worker and sends its first message. It returns when the
+// process runs; the worker's answer comes through first. M is nil for a worker
+// that does not run batches.
 func startLink(cmd worker.Command, first []byte, file string, m *loaded) (*link, error) {
 	l := &link{file: file, streams: newStreams(m), name: cmd.Name, log: cmd.Log.With("model", cmd.Model, "instance", cmd.Name), first: make(chan frame, 1), gone: make(chan struct{})}
 	l.streams.cancel, l.clients.cancel = l.cancel, l.cancel
@@ -57,7 +57,7 @@ func startLink(cmd worker.Command, first []byte, file string, m *loaded) (*link,
 	}
 	cmd.Files = []*os.File{l.mem.file, l.mem.ring, l.mem.back, theirs}
 	cmd.Env = append(cmd.Env[:len(cmd.Env):len(cmd.Env)], "SHOAL_WORKER_FDS=3,4,5,6")
-	cmd.Ask = func() { _ = l.send(frameClose, nil) } // one that is gone need not be asked
+	cmd.Ask = func() { _ = l.send(frameClose, nil) } // a worker that is gone need not be asked
 	l.process, err = worker.Start(cmd)
 	theirs.Close()
 	if err != nil {
@@ -68,11 +68,11 @@ func startLink(cmd worker.Command, first []byte, file string, m *loaded) (*link,
 	var reader sync.WaitGroup
 	reader.Go(l.receive)
 	go l.reap(&reader)
-	_ = l.send(frameInit, first) // if it is gone already, the reader tells
+	_ = l.send(frameInit, first) // if it is gone already, the reader reports that
 	return l, nil
 }
 
-// reap waits for the process and gives back everything that it had.
+// reap waits for the process and frees everything that it had.
 func (l *link) reap(reader *sync.WaitGroup) {
 	<-l.process.Done()
 	l.socket.Close()
@@ -83,7 +83,7 @@ func (l *link) reap(reader *sync.WaitGroup) {
 	close(l.gone)
 }
 
-// lostError returns what those are told whose answers will not come.
+// lostError returns the error of requests whose answers will not come.
 func (l *link) lostError() error {
 	var exit *worker.Exit
 	if errors.As(l.process.Err(), &exit) {
@@ -92,7 +92,8 @@ func (l *link) lostError() error {
 	return status.Wrap(status.Internal, l.process.Err(), "worker "+l.name+" ended")
 }
 
-// silence says that the worker will send no more, and wakes who waits for it.
+// silence marks that the worker will send no more, and wakes whoever waits for
+// it.
 func (l *link) silence() {
 	if !l.silent.Swap(true) {
 		l.mem.wake()
@@ -115,7 +116,7 @@ func (l *link) Stop() {
 	<-l.gone
 }
 
-// reply answers what a worker has asked.
+// reply answers a worker's question.
 func (l *link) reply(ask int64, value float64, err error) error {
 	msg := struct {
 		Ask   int64   `json:"ask"`
@@ -151,8 +152,8 @@ func (l *link) receive() {
 	}
 }
 
-// hangUp ends a worker that has closed its end of the socket, unless it is about
-// to end by itself.
+// hangUp ends a worker that has closed its end of the socket, unless it is
+// about to end by itself.
 func (l *link) hangUp() {
 	l.silence()
 	if l.ending.Load() {
@@ -165,17 +166,17 @@ func (l *link) hangUp() {
 	})
 }
 
-// endTime is how long a worker may live on without its socket: a process that
-// ends closes its files a little before it is gone.
+// endTime is how long a worker may live without its socket: a process that ends
+// closes its files a little before it is gone.
 const endTime = 250 * time.Millisecond
 
-// take acts on a frame.
+// take handles a frame.
 func (l *link) take(f frame) error {
 	switch f.kind {
 	case frameReady, frameDescribed, frameFailed:
 		select {
 		case l.first <- f:
-		default: // only the first such counts
+		default: // only the first one counts
 		}
 	case frameImported:
 		l.imported.Store(true)
@@ -193,7 +194,7 @@ func (l *link) take(f frame) error {
 	return nil
 }
 
-// logLine writes what the handler logs.
+// logLine logs a line of the handler.
 func (l *link) logLine(payload []byte) {
 	var m struct{ Level, Text string }
 	if json.Unmarshal(payload, &m) != nil {
@@ -211,9 +212,9 @@ func (l *link) logLine(payload []byte) {
 	l.log.Log(context.Background(), level, m.Text)
 }
 
-// await returns the worker's first message, which must be of that kind, or why
-// there is none. Limit is the time that ctx gives it, for the error. After an error
-// the worker is gone.
+// await returns the worker's first message, which must be of that kind. Limit
+// is the time that ctx allows, for the error. After an error the worker is
+// gone.
 func (l *link) await(ctx context.Context, kind byte, limit time.Duration) ([]byte, error) {
 	var f frame
 	var ok bool
@@ -233,7 +234,7 @@ func (l *link) await(ctx context.Context, kind byte, limit time.Duration) ([]byt
 	}
 	if !ok {
 		select {
-		case <-l.gone: // its own end tells more than being stopped would
+		case <-l.gone: // the worker's own end explains more than the timeout
 		case <-time.After(exitGrace):
 			l.settle()
 		}
@@ -253,7 +254,8 @@ func (l *link) await(ctx context.Context, kind byte, limit time.Duration) ([]byt
 	return nil, status.Wrap(status.Internal, errors.New(m.Traceback), m.Error)
 }
 
-// tooSlow says what of a start took more time than there was.
+// tooSlow returns the error of a start that took too long, with the step that
+// did.
 func tooSlow(file string, kind byte, imported bool, limit time.Duration) error {
 	what := "the import of " + file
 	switch {
@@ -276,7 +278,7 @@ func (l *link) settle() {
 	<-l.gone
 }
 
-// deathAtStart says how a worker ended that never got ready.
+// deathAtStart returns the error of a worker that ended before it was ready.
 func (l *link) deathAtStart() error {
 	err := l.process.Err()
 	var exit *worker.Exit

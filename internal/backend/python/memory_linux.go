@@ -23,7 +23,7 @@ func newMemory(name string) (_ *memory, err error) {
 	if err = m.extend(1); err != nil {
 		return nil, err
 	}
-	// A file that shrank would end the server where it reads it.
+	// If the file shrank, the server would crash when it reads it.
 	if _, err = unix.FcntlInt(uintptr(m.fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK); err != nil {
 		return nil, fmt.Errorf("seal the memory that is shared with the worker: %w", err)
 	}
@@ -48,7 +48,7 @@ func eventfd(name string) (*os.File, int, error) {
 	return os.NewFile(uintptr(fd), name), fd, nil
 }
 
-// extend makes the file long enough for so many slots. It takes no memory.
+// extend makes the file long enough for that many slots. It uses no memory yet.
 func (m *memory) extend(slots int) error {
 	if err := unix.Ftruncate(m.fd, int64(slots+1)*span); err != nil {
 		return fmt.Errorf("extend the memory that is shared with the worker to %d GiB of holes (see ulimit -f): %w", int64(slots+1)*span>>30, err)
@@ -61,22 +61,22 @@ func (m *memory) mapAt(offset int64, size int) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("map %d bytes of the memory that is shared with the worker: %w", size, err)
 	}
-	_ = unix.Madvise(b, unix.MADV_DONTDUMP) // a core dump would walk over all its holes
+	_ = unix.Madvise(b, unix.MADV_DONTDUMP) // a core dump would include all its holes
 	return b, nil
 }
 
 func unmap(b []byte) {
 	if b != nil {
-		_ = unix.Munmap(b) // it was mapped, so it can be unmapped
+		_ = unix.Munmap(b) // it was mapped, so this cannot fail
 	}
 }
 
-// punch gives the pages of a part of the file back.
+// punch frees the pages of a part of the file.
 func (m *memory) punch(offset, size int64) {
-	_ = unix.Fallocate(m.fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, offset, size) // memory that stays is no fault
+	_ = unix.Fallocate(m.fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, offset, size) // memory that stays is no error
 }
 
-// send tells the worker of a batch of so many bytes in a slot.
+// send announces a batch of size bytes in a slot to the worker.
 func (m *memory) send(s *slot, size int) error {
 	entry := m.page[int(m.sent%ringEntries)*ringEntry:]
 	binary.LittleEndian.PutUint32(entry, uint32(s.number))
@@ -87,8 +87,8 @@ func (m *memory) send(s *slot, size int) error {
 	return err
 }
 
-// wait returns when the worker has answered, or wake was called. It keeps its
-// thread: a detour over the netpoller takes twice the time.
+// wait returns when the worker has answered, or wake was called. It blocks its
+// thread: waiting through the netpoller takes twice as long.
 func (m *memory) wait() error {
 	for {
 		_, err := unix.Read(m.backFD, m.token[:])
@@ -98,14 +98,14 @@ func (m *memory) wait() error {
 	}
 }
 
-// wake ends every wait from now on.
+// wake ends this and every later wait.
 func (m *memory) wake() {
 	var many [8]byte
 	binary.LittleEndian.PutUint64(many[:], 1<<32)
-	_, _ = unix.Write(m.backFD, many[:]) // there is room for far more
+	_, _ = unix.Write(m.backFD, many[:]) // the counter has room for far more
 }
 
-// close frees everything. No slot may be out.
+// close frees everything. No slot may be in use.
 func (m *memory) close() {
 	for _, s := range m.idle {
 		s.unmap()

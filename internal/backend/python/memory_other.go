@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// errSystem says why there are no workers here: the memory that they share with
-// the server is made of what only Linux has.
+// errSystem is why there are no workers here: the shared memory needs features
+// that only Linux has.
 var errSystem = errors.New("Python models need Linux")
 
 func newMemory(string) (*memory, error) { return nil, errSystem }

@@ -7,12 +7,12 @@ import (
 	"shoal/internal/usermetric"
 )
 
-// A counter carries out an operation on a metric of a model's own and returns
-// the metric's value.
+// A counter carries out an operation on one of a model's own metrics and
+// returns the metric's value.
 type counter func(usermetric.Op) (float64, error)
 
-// counter returns what the model's workers count with. M is nil for a worker
-// that only describes its model: what that one counts is not kept.
+// counter returns the counter of the model's workers. M is nil for a worker
+// that only describes its model: its metrics are discarded.
 func (m *loaded) counter() counter {
 	if m == nil || m.backend.options.Metrics == nil {
 		return func(usermetric.Op) (float64, error) { return 0, nil }
@@ -27,7 +27,8 @@ func (m *loaded) counter() counter {
 // owner is the model's name in the registry of metrics.
 func (m *loaded) owner() string { return fmt.Sprintf("%s/%d", m.src.Model, m.src.Version) }
 
-// metric carries out what a worker's frame says, and answers it when it asks.
+// metric carries out the operation in a worker's frame, and answers it if the
+// worker asks.
 func (l *link) metric(payload []byte) error {
 	var msg struct {
 		Ask    int64

@@ -96,8 +96,8 @@ func (m *loaded) startWorker(ctx context.Context, p backend.Placement) (*link, e
 	return l, nil
 }
 
-// settings returns how a worker is started now: the cache, with the environment
-// that was unpacked there, may have been emptied since the model was opened.
+// settings returns how a worker is started now: the cache, with the unpacked
+// environment, may have been emptied since the model was opened.
 func (m *loaded) settings() (settings, error) {
 	if m.set.packed == "" || exists(m.set.python) {
 		return m.set, nil
@@ -105,7 +105,7 @@ func (m *loaded) settings() (settings, error) {
 	return m.backend.settings(m.src, m.cfg)
 }
 
-// An initMessage is what a worker is told first.
+// An initMessage is the first message to a worker.
 type initMessage struct {
 	Mode         string          `json:"mode"`              // "serve" or "describe"
 	Handler      string          `json:"handler,omitempty"` // the module that runs the model; that of model.py files when empty
@@ -121,7 +121,7 @@ type initMessage struct {
 	Wire         *wireMessage    `json:"wire,omitempty"`
 }
 
-// A wireMessage is what the worker's end of the shared memory has to know.
+// A wireMessage is what the worker needs to know about the shared memory.
 type wireMessage struct {
 	Inputs      []string `json:"inputs"`
 	Outputs     []string `json:"outputs"`
@@ -129,7 +129,7 @@ type wireMessage struct {
 	Batched     bool     `json:"batched"`
 	Decoupled   bool     `json:"decoupled"`
 	Limit       int      `json:"limit"` // bytes of a batch's outputs
-	Room        int64    `json:"room"`  // bytes of responses to a request of a decoupled model, before the worker asks for more
+	Room        int64    `json:"room"`  // bytes of a decoupled model's responses to a request, before the worker asks for more
 }
 
 func (b *Backend) newInitMessage(mode string, src backend.Source, cfg *modelpb.ModelConfig) (initMessage, error) {
@@ -165,7 +165,7 @@ func (m *loaded) firstMessage(p backend.Placement) ([]byte, error) {
 	}
 	msg.InstanceName, msg.InstanceKind, msg.DeviceID = p.Name, kindName(p.Kind), p.GPU
 	if p.Kind == modelpb.ModelInstanceGroup_KIND_GPU {
-		msg.DeviceID = 0 // the only one that the worker can see
+		msg.DeviceID = 0 // the only one that the worker sees
 	}
 	w := &wireMessage{Inputs: []string{}, Outputs: []string{}, OutputTypes: []int{}, Batched: m.sig.MaxBatch > 0, Decoupled: m.decoupled, Limit: m.set.maxResult, Room: m.backend.options.ResponseQueueSize / 4}
 	for i := range m.inputs {
@@ -179,7 +179,7 @@ func (m *loaded) firstMessage(p backend.Placement) ([]byte, error) {
 	return json.Marshal(msg)
 }
 
-// kindName returns a kind as Triton's models know it.
+// kindName returns Triton's name of a kind.
 func kindName(k modelpb.ModelInstanceGroup_Kind) string {
 	switch k {
 	case modelpb.ModelInstanceGroup_KIND_GPU:
@@ -201,7 +201,7 @@ func (m *loaded) Close() error {
 	return nil
 }
 
-// forModel puts the model's name in front of a public error.
+// forModel adds the model's name to a public error.
 func forModel(name string, err error) error {
 	return status.Prefix("model '"+name+"': ", err)
 }

@@ -8,7 +8,7 @@ import (
 	"shoal/internal/tensor"
 )
 
-// An outputRecord is an output as the worker describes it.
+// An outputRecord is the worker's description of an output.
 type outputRecord struct {
 	port  *port
 	index int
@@ -17,14 +17,14 @@ type outputRecord struct {
 	data  []byte
 }
 
-// output reads one output of requests that have so many rows. An output that is
-// not what the configuration says fails them and no others.
+// output reads one output of requests with so many rows together. An output
+// that does not fit the configuration fails only these requests.
 //
-// Triton looks at neither type nor shape, and models written for it rely on that.
-// So what was given to one request alone is handed on as it is where it differs
-// only in a type's width or in how the same number of elements is laid out, and
-// whatever it is where the model has no batch dimension, that is, no rows to lose
-// count of.
+// Triton checks neither type nor shape, and models written for it rely on that.
+// So an output for a single request is passed on unchanged if it differs only
+// in the width of its type or in the layout of the same number of elements. If
+// the model has no batch dimension, and so no rows to miscount, any output is
+// passed on.
 func (rd *reader) output(part []*infer.Request, rows int, alone bool) error {
 	o, err := rd.record()
 	if err != nil {
@@ -62,8 +62,8 @@ func (rd *reader) output(part []*infer.Request, rows int, alone bool) error {
 	return nil
 }
 
-// given reports whether the requests, which are answered together, have an output
-// already.
+// given reports whether the requests, which are answered together, already have
+// an output.
 func given(part []*infer.Request, index int) bool {
 	for _, r := range part {
 		for i := range r.Response.Outputs {
@@ -113,8 +113,8 @@ func (rd *reader) record() (o outputRecord, err error) {
 	return o, nil
 }
 
-// strings returns an output's strings once it has seen that there are as many as
-// its shape has. It copies them before, so that they cannot change after.
+// strings returns an output's strings after checking that their number fits the
+// shape. It copies them first, so that they cannot change.
 func (rd *reader) strings(o *outputRecord) ([]byte, error) {
 	text := o.data
 	if rd.text != nil {

@@ -6,8 +6,8 @@ import (
 	"shoal/internal/tensor"
 )
 
-// A port is an input or output of a model, with what is needed to go between
-// the shape that clients see and the one that the handler sees.
+// A port is an input or output of a model, with what is needed to convert
+// between the client's shape and the handler's.
 type port struct {
 	model.Tensor
 	batched bool         // both shapes have the batch dimension in front
@@ -30,8 +30,8 @@ func (x *port) rank() int {
 	return len(x.inner)
 }
 
-// handlerShape appends to dst the handler's shape for a tensor that has shape to
-// the client, with the given number of rows in place of the client's.
+// handlerShape appends the handler's shape to dst for a tensor with the
+// client's shape, with the given number of rows instead of the client's.
 func (x *port) handlerShape(dst, client tensor.Shape, rows int64) tensor.Shape {
 	if x.batched {
 		dst, client = append(dst, rows), client[1:]
@@ -42,8 +42,8 @@ func (x *port) handlerShape(dst, client tensor.Shape, rows int64) tensor.Shape {
 	return append(dst, client...)
 }
 
-// clientShape appends to dst the client's shape for a tensor that the handler
-// gave with that shape for so many rows, or says what is wrong with it.
+// clientShape appends the client's shape to dst for a tensor that the handler
+// returned for so many rows, or returns what is wrong with it.
 func (x *port) clientShape(dst, got tensor.Shape, rows int) (tensor.Shape, error) {
 	inner, want := got, x.inner
 	if x.batched {
@@ -61,8 +61,8 @@ func (x *port) clientShape(dst, got tensor.Shape, rows int) (tensor.Shape, error
 	return append(dst, inner...), nil
 }
 
-// holds reports whether a tensor of that shape has as many elements as the
-// handler's shape for so many rows may have.
+// holds reports whether a tensor of that shape has a number of elements that
+// the handler's shape allows for so many rows.
 func (x *port) holds(got tensor.Shape, rows int) bool {
 	step, variable := int64(rows), false
 	for _, d := range x.inner {

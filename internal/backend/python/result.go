@@ -12,16 +12,16 @@ import (
 	"shoal/internal/tensor"
 )
 
-// errWire is the kind of error that says that a worker does not keep to the
-// wire: what it wrote means nothing, and it is ended.
+// errWire is wrapped by errors about a worker that violates the protocol: its
+// answer is meaningless, and it is ended.
 var errWire = errors.New("the worker's answer cannot be read")
 
 func wireFault(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{errWire}, args...)...)
 }
 
-// A reader takes a result apart. All that it reads is the worker's, who may have
-// written anything: each number is held against what it may be before it is used.
+// A reader parses a result. The worker may have written anything, so each
+// number is checked before it is used.
 type reader struct {
 	model    *loaded
 	requests []*infer.Request
@@ -30,7 +30,7 @@ type reader struct {
 	text     *[]byte // where strings are copied to; nil when the data cannot change any more
 
 	data     []byte // where outputs lie
-	table    []byte // what is left of it
+	table    []byte // the unread part
 	answered []bool // by request
 	left     int    // requests without an answer
 	handler  time.Duration
@@ -38,8 +38,8 @@ type reader struct {
 	dims     tensor.Shape
 }
 
-// read gives the requests of a batch their responses and errors. On an error of
-// its own none of them has any.
+// read gives the requests of a batch their responses and errors. If it fails
+// itself, none of them has any.
 func (rd *reader) read(s *slot, sequence uint64, requests []*infer.Request, rows int) error {
 	rd.requests, rd.rows = requests, rows
 	count, err := rd.open(s, sequence)
@@ -64,7 +64,7 @@ func (rd *reader) open(s *slot, sequence uint64) (int, error) {
 		return 0, err
 	}
 	s.usedOut = int(at + size)
-	s.table = append(s.table[:0], s.out[at:at+size]...) // it must not change while it is read
+	s.table = append(s.table[:0], s.out[at:at+size]...) // it must not change while it is parsed
 	s.text = s.text[:0]
 	rd.data, rd.table, rd.text = s.out[:at:at], s.table, &s.text
 	rd.kept = flags&resultKept != 0
@@ -72,7 +72,7 @@ func (rd *reader) open(s *slot, sequence uint64) (int, error) {
 	return int(min(count, math.MaxInt32)), nil
 }
 
-// answers reads so many answers, which must be one for each request.
+// answers reads count answers, one for each request.
 func (rd *reader) answers(count int) (err error) {
 	rd.left = len(rd.requests)
 	rd.answered = rd.answered[:0]
@@ -97,7 +97,7 @@ func (rd *reader) answers(count int) (err error) {
 	return err
 }
 
-// next takes so many bytes off the table.
+// next takes n bytes from the table.
 func (rd *reader) next(n int) ([]byte, error) {
 	if n > len(rd.table) {
 		return nil, wireFault("its table ends within a record")
@@ -148,7 +148,7 @@ func (rd *reader) answer() error {
 	return rd.params(part, more)
 }
 
-// failure fails requests with a text of the handler's.
+// failure fails requests with the handler's text.
 func (rd *reader) failure(part []*infer.Request, code byte, size int) error {
 	text, err := rd.next(size)
 	if err != nil {
@@ -161,7 +161,7 @@ func (rd *reader) failure(part []*infer.Request, code byte, size int) error {
 	return nil
 }
 
-// fail gives requests an error in place of what they have.
+// fail replaces the requests' responses by an error.
 func fail(part []*infer.Request, err error) {
 	for _, r := range part {
 		if r.Err == nil {
@@ -171,7 +171,7 @@ func fail(part []*infer.Request, err error) {
 	}
 }
 
-// params reads so many parameters of an answer.
+// params reads count parameters of an answer.
 func (rd *reader) params(part []*infer.Request, count int) error {
 	for range count {
 		head, err := rd.next(paramSize)

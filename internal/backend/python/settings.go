@@ -19,7 +19,7 @@ import (
 )
 
 // Parameters of a model's configuration. Those without the prefix are Triton's;
-// all others are the model's own and none of ours.
+// all others belong to the model.
 const (
 	paramPrefix     = "SHOAL_"
 	paramPython     = "SHOAL_PYTHON"
@@ -33,8 +33,8 @@ const (
 	modelFolder = "$$TRITON_MODEL_DIRECTORY"
 )
 
-// settings are what the server's flags and a model's configuration say of how
-// its workers are started and looked after.
+// settings say how a model's workers are started and supervised, from the
+// server's flags and the model's configuration.
 type settings struct {
 	python       string   // the interpreter
 	packed       string   // the folder of the environment that it is part of, "" when unknown
@@ -44,12 +44,12 @@ type settings struct {
 	maxResult    int
 }
 
-// defaultMaxResult bounds the outputs of a batch: no protocol can carry more to
+// defaultMaxResult bounds the outputs of a batch: no protocol can send more to
 // one client.
 const defaultMaxResult = 1<<31 - 1
 
-// settings works out how a model's workers are to be started. All faults are
-// reported at once.
+// settings returns how to start a model's workers. It reports all errors at
+// once.
 func (b *Backend) settings(src backend.Source, cfg *modelpb.ModelConfig) (settings, error) {
 	s := settings{maxResult: defaultMaxResult}
 	faults := []error{s.applyBackend(b.options.Config)}
@@ -94,8 +94,8 @@ func (b *Backend) settings(src backend.Source, cfg *modelpb.ModelConfig) (settin
 	return s, err
 }
 
-// applyBackend reads --backend-config. Those of Triton's settings that say how
-// its own shared memory grows mean nothing here and are accepted.
+// applyBackend reads --backend-config. Triton's settings for the growth of its
+// own shared memory have no meaning here and are accepted.
 func (s *settings) applyBackend(config map[string]string) error {
 	var faults []error
 	for _, name := range slices.Sorted(maps.Keys(config)) {
@@ -131,8 +131,8 @@ func seconds(text string) (time.Duration, error) {
 	return time.Duration(n * float64(time.Second)), nil
 }
 
-// findPython returns the interpreter that a path, a name or the folder of an
-// environment stands for.
+// findPython returns the interpreter at a path, with a name or in the folder of
+// an environment.
 func findPython(given string) (string, error) {
 	if given == "" {
 		return "python3", nil

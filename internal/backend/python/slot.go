@@ -7,15 +7,15 @@ import (
 )
 
 // A slot is the place of one batch in the shared memory. It holds the outputs
-// until the last response made of them is released; meanwhile the worker runs on
-// with another.
+// until the last response made from them is released; meanwhile the worker uses
+// another slot.
 type slot struct {
 	mem    *memory
 	number int
 	in     []byte // the half that we write
 	out    []byte // the half that the worker writes
 	refs   atomic.Int32
-	kept   bool // the handler still reads our half: the slot must not be used again
+	kept   bool // the handler still reads our half: the slot must not be reused
 
 	// used is how much of each half the batch has written.
 	usedIn, usedOut int
@@ -29,13 +29,13 @@ type slot struct {
 const (
 	// maxIdle is how many idle slots an instance keeps.
 	maxIdle = 4
-	// keptSize is how much memory an idle slot keeps in each half. A larger
-	// batch is a rare one; its memory goes back when it is released.
+	// keptSize is how much memory an idle slot keeps in each half. Larger
+	// batches are rare; their memory is freed when they are released.
 	keptSize = 256 << 20
 )
 
-// take returns a slot. It never waits: what bounds the slots is the requests in
-// flight, each of which holds one at most.
+// take returns a slot. It never waits: the number of slots is bounded by the
+// requests in flight, each of which holds at most one.
 func (m *memory) take() (*slot, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -71,12 +71,12 @@ func (m *memory) take() (*slot, error) {
 
 func (s *slot) offset() int64 { return int64(s.number+1) * span }
 
-// reach maps our half at least that far.
+// reach maps at least size bytes of our half.
 func (s *slot) reach(size int) error {
 	return s.remap(&s.in, s.offset(), size)
 }
 
-// see maps the worker's half at least that far.
+// see maps at least size bytes of the worker's half.
 func (s *slot) see(size int) error {
 	return s.remap(&s.out, s.offset()+half, size)
 }
@@ -100,9 +100,9 @@ func (s *slot) unmap() {
 	s.in, s.out = nil, nil
 }
 
-// describe writes the table of a batch's inputs, unless the batch before had the
-// same. The stamp tells the worker whether it did: reading a table costs it more
-// than most else of a small batch.
+// describe writes the table of a batch's inputs, unless the previous batch had
+// the same. The stamp tells the worker whether it changed: parsing a table is
+// the largest cost of a small batch for the worker.
 func (s *slot) describe(table []byte) {
 	if bytes.Equal(table, s.described) {
 		return
@@ -112,7 +112,7 @@ func (s *slot) describe(table []byte) {
 	binary.LittleEndian.PutUint64(s.in[stampAt:], s.mem.stamps.Add(1))
 }
 
-// Release implements infer.Releaser: one response less.
+// Release implements infer.Releaser for one response.
 func (s *slot) Release() {
 	if s.refs.Add(-1) == 0 {
 		s.back()
@@ -128,7 +128,7 @@ func (s *slot) back() {
 	s.mem.put(s)
 }
 
-// put takes a slot back.
+// put takes a slot back into the pool.
 func (m *memory) put(s *slot) {
 	s.shrink()
 	m.mu.Lock()
@@ -151,13 +151,12 @@ func (m *memory) put(s *slot) {
 		s.unmap()
 		m.punch(s.offset(), span)
 		m.mu.Lock()
-		m.numbers = append(m.numbers, s.number) // not before its memory is gone
+		m.numbers = append(m.numbers, s.number) // not before its memory is freed
 		m.mu.Unlock()
 	}
 }
 
-// trim gives back the memory of idle slots. They hold nothing afterwards, as
-// new ones do.
+// trim frees the memory of idle slots. Afterwards they are like new ones.
 func (m *memory) trim() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -172,7 +171,7 @@ func (m *memory) trim() {
 	m.idle = nil
 }
 
-// drop takes a slot back that must not be used again.
+// drop takes back a slot that must not be reused.
 func (m *memory) drop(s *slot) {
 	s.unmap()
 	m.mu.Lock()
@@ -184,7 +183,7 @@ func (m *memory) drop(s *slot) {
 	}
 }
 
-// shrink gives back what an unusually large batch needed.
+// shrink frees the memory of an unusually large batch.
 func (s *slot) shrink() {
 	if s.usedIn > keptSize {
 		s.mem.punch(s.offset()+keptSize, int64(len(s.in)-keptSize))
@@ -203,8 +202,8 @@ func (s *slot) shrink() {
 	}
 }
 
-// retire says that the worker is gone: what is idle is freed now and the rest
-// when it comes back.
+// retire marks that the worker is gone: idle slots are freed now and the others
+// when they come back.
 func (m *memory) retire() {
 	m.mu.Lock()
 	m.retired = true

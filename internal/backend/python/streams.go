@@ -8,8 +8,8 @@ import (
 	"shoal/internal/infer"
 )
 
-// streams are the requests to a decoupled model that its worker has not finished.
-// Their responses come over the socket, at any time and in any order.
+// streams are the unfinished requests to a decoupled model. Their responses
+// come over the socket, at any time and in any order.
 type streams struct {
 	// cancel tells the worker that a request's client is gone.
 	cancel func(key requestKey)
@@ -17,11 +17,11 @@ type streams struct {
 
 	mu    sync.Mutex // protects the fields below
 	live  map[requestKey]*stream
-	ended error // why there will be no more
+	ended error // why there will be no more responses
 }
 
-// A stream is one such request. The request itself is its client's again by the
-// time that the first response comes, so what responses need of it is kept here.
+// A stream is one such request. When the first response comes the request
+// belongs to its client again, so what responses need is copied here.
 type stream struct {
 	to       *infer.Stream
 	like     infer.Request // rows and wanted outputs, for the reader
@@ -42,7 +42,7 @@ func newStreams(m *loaded) *streams {
 	return s
 }
 
-// add takes in the requests of a batch.
+// add adds the requests of a batch.
 func (s *streams) add(sequence uint64, requests []*infer.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,7 +55,7 @@ func (s *streams) add(sequence uint64, requests []*infer.Request) {
 		st.like.Rows = r.Rows
 		for i := range r.Outputs {
 			w := r.Outputs[i]
-			w.Name = s.reader.model.outputs[s.reader.model.sig.Output(w.Name)].Name // the request's own text does not last
+			w.Name = s.reader.model.outputs[s.reader.model.sig.Output(w.Name)].Name // the request's own text does not live long enough
 			st.like.Outputs = append(st.like.Outputs, w)
 		}
 		key := requestKey{sequence, uint32(n)}
@@ -64,7 +64,7 @@ func (s *streams) add(sequence uint64, requests []*infer.Request) {
 	}
 }
 
-// watch tells the worker when a client goes away before its last response.
+// watch tells the worker when a client is gone before its last response.
 func (s *streams) watch(key requestKey, st *stream) {
 	select {
 	case <-st.to.Done():
@@ -73,8 +73,8 @@ func (s *streams) watch(key requestKey, st *stream) {
 	}
 }
 
-// respond hands a message of the worker's to the stream that it is for. It fails
-// when the message cannot be read.
+// respond passes a message of the worker to its stream. It fails when the
+// message cannot be read.
 func (s *streams) respond(payload []byte) error {
 	if len(payload) < responseHead {
 		return wireFault("a response of %d bytes", len(payload))
@@ -107,12 +107,12 @@ func (s *streams) respond(payload []byte) error {
 		st.to.Finish(err)
 		return err
 	}
-	_ = st.to.Send(resp, final) // a client that is gone or slow is told of by Done
+	_ = st.to.Send(resp, final) // Done reports a client that is gone or slow
 	return nil
 }
 
-// room answers a model that wants to send more to a client once the client has
-// read most of what was sent, or does not read.
+// room answers a model that wants to send more, once the client has read most
+// of what was sent, or does not read.
 func (l *link) room(payload []byte) error {
 	ask, key, err := readQuestion(payload)
 	if err != nil {
@@ -125,17 +125,17 @@ func (l *link) room(payload []byte) error {
 		return l.reply(ask, 0, nil)
 	}
 	go func() {
-		_ = st.to.WaitWhileRead(patience) // a client that is gone is told of by Done
+		_ = st.to.WaitWhileRead(patience) // Done reports a client that is gone
 		_ = l.reply(ask, 0, nil)          // a worker that is gone need not know
 	}()
 	return nil
 }
 
-// patience is how long a model is held up by a client that reads slowly. Other
-// requests may be waiting for the model.
+// patience is how long a slow client may block a model. Other requests may be
+// waiting for the model.
 const patience = 10 * time.Second
 
-// read makes a response of a table and the data behind it.
+// read makes a response from a table and the data after it.
 func (s *streams) read(st *stream, table, data []byte) (*infer.Response, error) {
 	rd, like := &s.reader, &st.like
 	like.Err, like.Response = nil, infer.Response{}
@@ -149,7 +149,7 @@ func (s *streams) read(st *stream, table, data []byte) (*infer.Response, error) 
 	return &resp, nil
 }
 
-// end fails all that are left, because the worker is gone.
+// end fails all unfinished requests, because the worker is gone.
 func (s *streams) end(err error) {
 	s.mu.Lock()
 	left := s.live

@@ -11,10 +11,10 @@ import (
 	"sync"
 )
 
-// unpacker returns a function that returns the folder with the worker's code, and
-// writes it whenever it is not there: cache folders are emptied while servers run,
-// and a worker that dies later has to find it again. It may be called from many
-// goroutines.
+// unpacker returns a function that returns the folder with the worker's code,
+// and writes it whenever it is missing: cache folders may be emptied while a
+// server runs, and a restarted worker needs the code again. It may be called
+// from many goroutines.
 func unpacker(files fs.FS, cache func() (string, error)) func() (string, error) {
 	var mu sync.Mutex
 	var last string
@@ -38,8 +38,8 @@ func unpacker(files fs.FS, cache func() (string, error)) func() (string, error) 
 }
 
 // unpackCode writes the worker's code into the cache, unless it is there, and
-// returns its folder. The folder's name is made of the content, so that servers
-// of several builds do not touch each other's.
+// returns its folder. The folder's name is a hash of the content, so that
+// servers of different builds do not share it.
 func unpackCode(files fs.FS, cache string) (string, error) {
 	content, name, err := readCode(files)
 	if err != nil {
@@ -67,7 +67,7 @@ func unpackCode(files fs.FS, cache string) (string, error) {
 	return folder, nil
 }
 
-// readCode returns the files by their paths and a name made of all of them.
+// readCode returns the files by their paths and a hash of all of them.
 func readCode(files fs.FS) (map[string][]byte, string, error) {
 	content, sum := make(map[string][]byte), sha256.New()
 	err := fs.WalkDir(files, ".", func(path string, d fs.DirEntry, err error) error {
@@ -97,9 +97,9 @@ func sameCode(folder string, content map[string][]byte) bool {
 	return true
 }
 
-// intoPlace has fill write a folder beside the one that is wanted and then gives
-// it that name, so that nobody ever sees half of it. When another process was
-// faster it fails; what that one made is as good.
+// intoPlace lets fill write a folder beside the target and then renames it, so
+// that nobody sees a partial one. If another process was faster it fails; that
+// process's folder is equally good.
 func intoPlace(folder string, fill func(temp string) error) error {
 	parent := filepath.Dir(folder)
 	if err := os.MkdirAll(parent, 0o700); err != nil {
@@ -109,7 +109,7 @@ func intoPlace(folder string, fill func(temp string) error) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(temp) }() // after the renaming there is nothing left of it
+	defer func() { _ = os.RemoveAll(temp) }() // after the renaming it is gone
 	inside := filepath.Join(temp, "content")
 	if err := os.Mkdir(inside, 0o755); err != nil {
 		return err

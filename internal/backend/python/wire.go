@@ -1,15 +1,15 @@
 package python
 
-// How the shared memory is laid out; python/shoal/_wire.py and _slot.py have the other end.
+// The layout of the shared memory; python/shoal/_wire.py and _slot.py have the
+// other end.
 //
-// The file's first page is a ring of entries, one for each batch that was sent,
-// with the number of entries, and how many of them the worker has taken, at its
-// end. Slot n has its span behind that: in the
-// first half a header, a table of the inputs, the inputs, and what else there is
-// to say of the requests, all written by the server; in the second half a
-// header, the outputs and a table of them, all written by the worker. The file is
-// as long as its slots and full of holes, so either half grows by being mapped
-// further. All numbers are little-endian.
+// The file's first page is a ring of entries, one for each batch that was sent.
+// At its end are the number of entries, and how many of them the worker has
+// taken. The slots follow. The server writes the first half of a slot: a
+// header, a table of the inputs, the inputs, and other properties of the
+// requests. The worker writes the second half: a header, the outputs and a
+// table of them. The file is as long as its slots and sparse, so either half
+// grows by mapping more of it. All numbers are little-endian.
 const (
 	span        = 1 << 36
 	half        = span / 2
@@ -22,21 +22,22 @@ const (
 	stampAt     = 40 // in our half's header
 	dataAlign   = 64
 
-	// firstMap is how far a half is mapped at first. Nothing but addresses is
-	// used before it is written to.
+	// firstMap is how much of a half is mapped at first. Mapped memory costs
+	// only addresses until it is written.
 	firstMap = 1 << 20
 
-	// maxTable bounds the table of a result, which is copied before it is read.
+	// maxTable bounds the table of a result, which is copied before it is
+	// parsed.
 	maxTable = 64 << 20
 	// maxRank is the most dimensions of an output.
 	maxRank = 32
 )
 
 // Flags of a batch's header.
-const flagUncached = 1 // the table is not likely to come again
+const flagUncached = 1 // the table is not likely to occur again
 
 // Flags of a result's header.
-const resultKept = 1 // the handler holds inputs: the slot must not be used again
+const resultKept = 1 // the handler holds inputs: the slot must not be reused
 
 // allRequests stands for a request's number in an answer for all of them.
 const allRequests = 1<<32 - 1
@@ -54,7 +55,7 @@ const (
 	paramSize  = 8
 )
 
-// Tags of what a request has besides tensors.
+// Tags of a request's properties besides tensors.
 const (
 	tagID = iota + 1
 	tagPriority
@@ -88,7 +89,7 @@ const (
 
 func align(n int) int { return (n + dataAlign - 1) &^ (dataAlign - 1) }
 
-// mapSize returns how far to map a half that needs n bytes.
+// mapSize returns how much to map of a half that needs n bytes.
 func mapSize(n int) int {
 	size := firstMap
 	for size < n {

@@ -1,7 +1,7 @@
-// Package identity is a backend that gives every input back: INPUTn becomes
+// Package identity is a backend that returns every input: INPUTn becomes
 // OUTPUTn, of any type and shape, after a delay that the model's parameters
-// set. Triton ships the same for its own tests; here it serves tests,
-// benchmarks and users who try the protocols without a model file.
+// set. Triton has the same for its own tests. It is for tests, benchmarks and
+// users who try the protocols without a model file.
 package identity
 
 import (
@@ -25,7 +25,7 @@ type Backend struct{}
 // Name implements backend.Backend.
 func (Backend) Name() string { return "identity" }
 
-// Probe implements backend.Backend; there is no model file to learn from.
+// Probe implements backend.Backend; there is no model file to read.
 func (Backend) Probe(backend.Source) backend.Probed { return backend.Opener(open) }
 
 func open(ctx context.Context, cfg *modelpb.ModelConfig, sig *model.Signature, _ backend.Host) (backend.Model, error) {
@@ -99,7 +99,7 @@ type instance struct {
 }
 
 // Run implements backend.Instance. The outputs are the request's own bytes, so
-// nothing is copied unless they came in pieces.
+// they are copied only if they were received in pieces.
 func (in *instance) Run(b *infer.Batch) error {
 	b.Times.InputsReady = time.Now()
 	if in.delay > 0 {
@@ -124,8 +124,8 @@ func (in *instance) answer(r *infer.Request) {
 	r.Response.Params = append(r.Response.Params[:0], exampleParams...)
 }
 
-// exampleParams come with every answer, as they do from Triton's own identity
-// backend, so that clients' handling of response parameters can be tried.
+// exampleParams are in every answer, as from Triton's identity backend, to test
+// how clients handle response parameters.
 var exampleParams = []infer.Param{
 	{Name: "param0", Kind: infer.ParamString, String: "an example string parameter"},
 	{Name: "param1", Kind: infer.ParamInt, Int: 42},
@@ -152,7 +152,7 @@ func (in *instance) output(r *infer.Request, i int) {
 	in.zeros(r, out, &sig.Outputs[i])
 }
 
-// zeros answers for an optional input that the client left out.
+// zeros makes the output for an optional input that the client left out.
 func (in *instance) zeros(r *infer.Request, out *infer.Output, t *model.Tensor) {
 	if in.model.sig.MaxBatch > 0 {
 		out.Shape = append(out.Shape, int64(r.Rows))
@@ -166,7 +166,7 @@ func (in *instance) zeros(r *infer.Request, out *infer.Output, t *model.Tensor) 
 	}
 	size := int64(t.Type.Size())
 	if t.Type == tensor.Bytes {
-		size = 4 // an empty string is its length alone
+		size = 4 // an empty string is just its length
 	}
 	out.Data = make([]byte, n*size)
 }

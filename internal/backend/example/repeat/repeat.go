@@ -1,8 +1,8 @@
-// Package repeat is a backend that gives the elements of its input back one by
-// one: it is decoupled, with a response for each element of IN, after so many
-// milliseconds as the same element of DELAY says. Its execution itself takes
-// the milliseconds in WAIT, so responses come before and after it ends. Triton
-// ships the same to show and test such models; here it serves the same ends.
+// Package repeat is a backend that returns the elements of its input one by
+// one. It is decoupled: it sends a response for each element of IN, after the
+// milliseconds in the same element of DELAY. Its execution takes the
+// milliseconds in WAIT, so responses come before and after it ends. Triton has
+// the same to demonstrate and test such models.
 package repeat
 
 import (
@@ -25,10 +25,11 @@ type Backend struct{}
 // Name implements backend.Backend.
 func (Backend) Name() string { return "repeat" }
 
-// Probe implements backend.Backend; there is no model file to learn from.
+// Probe implements backend.Backend; there is no model file to read.
 func (Backend) Probe(backend.Source) backend.Probed { return backend.Opener(open) }
 
-// What a model of this backend has, in the order of the instance's fields.
+// The tensors of a model of this backend, in the order of the instance's
+// fields.
 var (
 	inputs  = []model.Tensor{{Name: "IN", Type: tensor.Int32}, {Name: "DELAY", Type: tensor.Uint32}, {Name: "WAIT", Type: tensor.Uint32}}
 	outputs = []model.Tensor{{Name: "OUT", Type: tensor.Int32}, {Name: "IDX", Type: tensor.Uint32}}
@@ -80,8 +81,8 @@ type instance struct {
 	senders sync.WaitGroup
 }
 
-// Run implements backend.Instance. The responses are sent by a goroutine of
-// each request's own, which may outlive Run.
+// Run implements backend.Instance. A goroutine for each request sends its
+// responses and may outlive Run.
 func (in *instance) Run(b *infer.Batch) error {
 	b.Times.InputsReady = time.Now()
 	for _, r := range b.Requests {
@@ -97,7 +98,7 @@ func (in *instance) Run(b *infer.Batch) error {
 	return nil
 }
 
-// A job is what is to be sent to one request.
+// A job is the responses to one request.
 type job struct {
 	model  *repeat
 	stream *infer.Stream
@@ -107,7 +108,7 @@ type job struct {
 	wait   time.Duration
 }
 
-// read copies what the responses need of a request.
+// read copies what the responses need from a request.
 func (in *instance) read(r *infer.Request) (*job, error) {
 	j := &job{model: in.model, stream: r.Stream}
 	j.values, j.delays = in.numbers(r, 0), in.numbers(r, 1)
@@ -183,7 +184,7 @@ func (j *job) response(values ...uint32) *infer.Response {
 	return resp
 }
 
-// Close implements backend.Instance. It waits for what is being sent.
+// Close implements backend.Instance. It waits until all responses are sent.
 func (in *instance) Close() error {
 	in.senders.Wait()
 	return nil

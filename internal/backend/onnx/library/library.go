@@ -12,13 +12,13 @@ import (
 	"slices"
 )
 
-// Version is the version that Install brings.
+// Version is the version that Install installs.
 const Version = "1.30.0"
 
 // Variable is the environment variable that may hold the library's path.
 const Variable = "SHOAL_ONNXRUNTIME_LIBRARY"
 
-// An Origin says how a library was found.
+// An Origin is how a library was found.
 type Origin string
 
 // The origins, in the order in which Find tries them.
@@ -50,7 +50,7 @@ func Environment(flag string, getenv func(string) string) Places {
 	return p
 }
 
-// DataFolder returns Shoal's own folder for downloaded things: XDG_DATA_HOME or
+// DataFolder returns Shoal's own folder for downloads: XDG_DATA_HOME or
 // ~/.local/share, then shoal. It is empty when the user has no home.
 func DataFolder(getenv func(string) string) string {
 	if dir := getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) {
@@ -63,9 +63,9 @@ func DataFolder(getenv func(string) string) string {
 	return filepath.Join(home, ".local", "share", "shoal")
 }
 
-// Find returns the path of the first library there is. A path that the user
-// gave, by flag or variable, must exist; it is not passed over in silence.
-// Python is started only when nothing before it has a library.
+// Find returns the path of the first library found. A path that the user gave,
+// by flag or variable, must exist. Python is started only when no place before
+// it has a library.
 func Find(p Places) (string, error) {
 	for _, given := range []struct{ path, name string }{
 		{p.Flag, "--onnxruntime-library"},
@@ -87,11 +87,11 @@ func Find(p Places) (string, error) {
 	return "", ErrNotFound
 }
 
-// ErrNotFound says that no library was found and what to do about it.
+// ErrNotFound is returned when no library was found; its text says what to do.
 var ErrNotFound = fmt.Errorf("ONNX Runtime's library was not found; run `shoal runtime install`, or give its path with --onnxruntime-library or %s", Variable)
 
-// inData returns the libraries that Install put into the data folder, the
-// newest version first.
+// inData returns the libraries installed in the data folder, the newest version
+// first.
 func (p Places) inData() []string {
 	if p.Data == "" {
 		return nil
@@ -123,8 +123,8 @@ func newestFirst(pattern string) []string {
 	return paths
 }
 
-// systemFolders returns where the system keeps libraries: what the environment
-// says first, then the usual places.
+// systemFolders returns the folders of the system's libraries: those in the
+// environment first, then the usual ones.
 func systemFolders(getenv func(string) string) []string {
 	folders := filepath.SplitList(getenv("LD_LIBRARY_PATH"))
 	if runtime.GOOS == "darwin" {

@@ -6,17 +6,17 @@ import (
 	"shoal/internal/backend/onnx/ort"
 )
 
-// A Candidate is a library that was found, with what it says of itself.
+// A Candidate is a library that was found, with its version and providers.
 type Candidate struct {
 	Path      string
 	Origin    Origin
 	Version   string
 	Providers []string // execution providers, best first
-	Err       error    // why it will not do; nil when it will
+	Err       error    // why it cannot be used; nil when it can
 }
 
-// List returns all libraries that the places have, in the order in which Find
-// would take them. It loads each, so it is for a command that ends soon.
+// List returns all libraries in the places, in the order of Find. It loads
+// each, so it is for a short-lived command.
 func List(p Places) []Candidate {
 	var list []Candidate
 	seen := make(map[string]bool)

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// inPython returns the libraries inside Python's onnxruntime package. Where
-// Python's folders lie as they usually do they are found without starting it,
-// which would take longer than all the rest of a server's start.
+// inPython returns the libraries inside Python's onnxruntime package. If
+// Python's folders are in their usual places, they are found without starting
+// Python, which would take longer than the rest of a server's start.
 func (p Places) inPython() []string {
 	if p.Python == "" {
 		return nil
@@ -27,9 +27,9 @@ func (p Places) inPython() []string {
 // pythonPatience is how long Python may take to say where its packages are.
 const pythonPatience = 10 * time.Second
 
-// locate prints the folders that have the package. It is not imported: that
-// takes a second and loads the library. The empty entry of the path, which
-// means the working directory, is passed over.
+// locate prints the folders that have the package. It does not import the
+// package: that takes a second and loads the library. It skips the empty entry
+// of the path, which means the working directory.
 const locate = `import os, sys
 for d in sys.path:
     if d and os.path.isdir(os.path.join(d, "onnxruntime", "capi")): print(d)`
@@ -42,7 +42,7 @@ func askPython(python string) []string {
 	cmd.WaitDelay = time.Second
 	out, err := cmd.Output()
 	if err != nil {
-		return nil // a Python that does not work has no package for us
+		return nil // a Python that does not work has no usable package
 	}
 	var paths []string
 	for dir := range strings.Lines(string(out)) {

@@ -8,10 +8,10 @@ import (
 	"path/filepath"
 )
 
-// maxUnpacked bounds a file of the package: four times what the library has.
+// maxUnpacked bounds a file of the package: four times the size of the library.
 const maxUnpacked = 128 << 20
 
-// unpack takes the library and its licence texts out of a package into dir.
+// unpack extracts the library and its licence texts from a package into dir.
 func unpack(wheel, dir, library string) error {
 	z, err := zip.OpenReader(wheel)
 	if err != nil {

@@ -12,8 +12,8 @@ var found = sync.OnceValues(func() (string, error) {
 	return library.Find(library.Environment("", os.Getenv))
 })
 
-// Library returns the path of the ONNX Runtime that tests use. Without one the
-// test is skipped with the reason; in CI it fails.
+// Library returns the path of the ONNX Runtime for tests. Without one the test
+// is skipped with the reason; in CI it fails.
 func Library(t testing.TB) string {
 	t.Helper()
 	path, err := found()

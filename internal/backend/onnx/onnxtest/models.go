@@ -2,8 +2,8 @@ package onnxtest
 
 import "shoal/internal/tensor"
 
-// Identity returns a model of one input IN and one output OUT of the type, with
-// the batch dimension "N" in front of dims, whose output is its input.
+// Identity returns a model with one input IN and one output OUT of the type,
+// with the batch dimension "N" in front of dims, whose output is its input.
 func Identity(t tensor.Type, dims ...any) Model {
 	dims = append([]any{"N"}, dims...)
 	return Model{
@@ -13,8 +13,8 @@ func Identity(t tensor.Type, dims ...any) Model {
 	}
 }
 
-// AddSub returns a model that adds and subtracts its two inputs, as Triton's
-// "simple" does: INPUT0, INPUT1 to OUTPUT0, OUTPUT1, each [N, width].
+// AddSub returns a model that adds and subtracts its two inputs, like Triton's
+// "simple": INPUT0, INPUT1 to OUTPUT0, OUTPUT1, each [N, width].
 func AddSub(t tensor.Type, width int) Model {
 	dims := []any{"N", width}
 	return Model{

@@ -1,5 +1,5 @@
 // Package onnxtest writes small ONNX model files for tests, so that they need
-// no Python. It knows as much of the format as those tests need.
+// no Python. It supports what those tests need of the format.
 package onnxtest
 
 import (

@@ -1,14 +1,14 @@
 package ort
 
 // minAPI is the version of the C API that we ask a library for. It is the
-// lowest that has every function below, so that the most libraries will do:
-// 15 brought the string buffers with explicit lengths, without which a NUL in
-// a string would end it. A library serves every API up to its own minor
-// version, so 1.15 and all later ones are fine.
+// lowest that has every function below, so that the most libraries can be used:
+// 15 brought the string buffers with explicit lengths, without which a NUL
+// would end a string. A library supports every API up to its own minor version,
+// so 1.15 and all later ones work.
 const minAPI = 15
 
-// The functions of the C API that we use, by their place in its table. The
-// table only ever grows at its end, so a place never changes.
+// The functions of the C API that we use, by their index in its table. The
+// table only grows at its end, so an index never changes.
 const (
 	fnGetErrorCode                        = 1
 	fnGetErrorMessage                     = 2
@@ -84,7 +84,7 @@ const (
 
 // Values of the C API's enumerations.
 const (
-	logFatal = 4 // the library's own log: nothing but what ends the process
+	logFatal = 4 // the library's own log: only what ends the process
 
 	allocatorArena  = 1
 	memoryDefault   = 0

@@ -45,8 +45,8 @@ func (l *Library) err(status uintptr) error {
 	return e
 }
 
-// pointer makes a pointer of an address in memory that Go does not manage. The
-// detour tells vet that this is meant.
+// pointer converts an address in memory that Go does not manage. The detour
+// tells vet that this is intended.
 func pointer(address uintptr) unsafe.Pointer {
 	return *(*unsafe.Pointer)(unsafe.Pointer(&address))
 }

@@ -39,9 +39,9 @@ var process struct {
 	lib *Library
 }
 
-// Open loads the library at path and makes its environment. There is one
-// environment in a process and it lives as long: another call returns the same
-// Library, and one with another path is refused.
+// Open loads the library at path and makes its environment. A process has one
+// environment for its lifetime: another call returns the same Library, and a
+// call with another path fails.
 func Open(path string, t Threads) (*Library, error) {
 	process.mu.Lock()
 	defer process.mu.Unlock()
@@ -62,8 +62,8 @@ func Open(path string, t Threads) (*Library, error) {
 	return l, nil
 }
 
-// Inspect loads the library at path just to say which version it is and which
-// execution providers it was built with. The library stays mapped.
+// Inspect loads the library at path to read its version and its execution
+// providers. The library stays mapped.
 func Inspect(path string) (version string, providers []string, err error) {
 	l, err := load(path)
 	if err != nil {
@@ -119,18 +119,18 @@ func (l *Library) start(t Threads) error {
 // 1.29 on the official builds for Linux and macOS report model names, hashes
 // and more to their maker unless this variable is set, and write an identifier
 // and a database into the user's cache folder; the function that disables
-// events comes too late for that. A user who has set the variable decides.
+// events comes too late for that. If the user has set the variable, it stays.
 func quiet() error {
 	const variable = "ORT_DISABLE_TELEMETRY"
 	if _, set := os.LookupEnv(variable); set {
 		return nil
 	}
-	return os.Setenv(variable, "1") // reaches the library's own view of the environment, too
+	return os.Setenv(variable, "1") // also reaches the C library's environment
 }
 
-// newEnv makes the environment. Its log is kept at "fatal": the library reports
-// every error through a status as well, which becomes an error of ours, and a
-// line on standard error per failed run would let clients fill the disk.
+// newEnv makes the environment. Its log level is "fatal": the library also
+// returns every error as a status, and a line on standard error per failed run
+// would let clients fill the disk.
 func (l *Library) newEnv(t Threads) error {
 	id := cString("shoal")
 	if !t.Global {

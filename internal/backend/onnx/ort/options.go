@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// An Optimization is how much of a graph the library rewrites before it runs.
+// An Optimization is how far the library optimises a graph before it runs it.
 type Optimization int
 
 // The levels of optimization. The zero value is all of them.
@@ -26,7 +26,7 @@ var optimizations = [...]uintptr{
 	OptimizeNothing:  graphDisableAll,
 }
 
-// Options say how a session runs a model. The zero value is the library's
+// Options are the options of a session. The zero value is the library's
 // defaults.
 type Options struct {
 	Intra, Inter int  // threads within and between nodes; 0 means one per core
@@ -83,7 +83,7 @@ func (l *Library) fillOptions(so uintptr, o Options) error {
 	return nil
 }
 
-// setPlain sets the options that have a function of their own.
+// setPlain sets the options that have their own function.
 func (l *Library) setPlain(so uintptr, o Options) error {
 	type setting struct {
 		fn   int
@@ -121,8 +121,8 @@ func either(b bool, yes, no int) int {
 	return no
 }
 
-// appendProvider adds p. CUDA and TensorRT have option objects of their own;
-// everything else goes through the general function.
+// appendProvider adds p. CUDA and TensorRT have their own option objects; all
+// others use the general function.
 func (l *Library) appendProvider(so uintptr, p Provider) error {
 	keys := slices.Sorted(maps.Keys(p.Options))
 	values := make([]string, len(keys))
@@ -131,7 +131,7 @@ func (l *Library) appendProvider(so uintptr, p Provider) error {
 	}
 	ks, keepKeys := cStrings(keys)
 	vs, keepValues := cStrings(values)
-	defer runtime.KeepAlive([]any{ks, vs, keepKeys, keepValues}) // the calls below have addresses only
+	defer runtime.KeepAlive([]any{ks, vs, keepKeys, keepValues}) // the calls below have only addresses
 	switch p.Name {
 	case "CUDA":
 		return l.appendWithOptions(so, fnCreateCUDAOptions, fnUpdateCUDAOptions, fnAppendProviderCUDA, fnReleaseCUDAOptions, ks, vs)

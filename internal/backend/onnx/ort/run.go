@@ -8,17 +8,17 @@ import (
 	"shoal/internal/tensor"
 )
 
-// A Call makes the library's calls of the hot path without allocating: its
-// arguments and results lie in memory that lives as long as it. It is for one
-// goroutine at a time.
+// A Call makes the library's calls on the hot path without allocating: its
+// arguments and results are in memory that lives as long as the Call. It is for
+// one goroutine at a time.
 type Call struct {
 	lib  *Library
 	run  [8]uintptr // the arguments of Run, set by Prepare
 	args [5]uintptr // the arguments of the other calls
 	out  [2]uintptr // where they put their results
 
-	// What the arguments have the addresses of. Being stored here keeps it
-	// alive, and off the stack, which may move.
+	// The objects whose addresses are in the arguments. Storing them here keeps
+	// them alive, and off the stack, which may move.
 	session         *Session
 	inputs, outputs *Names
 	in, values      []Value
@@ -37,9 +37,9 @@ func NewCall(s *Session, o *RunOptions) *Call {
 	return c
 }
 
-// Run runs the session once with the inputs and outputs of those names. An
-// output that is none is allocated by the library and put in its place; the
-// caller releases it. Run returns when nothing touches the values any more.
+// Run runs the session once with the named inputs and outputs. The library
+// allocates an output that is 0 and stores it there; the caller releases it.
+// Run returns when nothing uses the values any more.
 func (c *Call) Run(inputs *Names, in []Value, outputs *Names, out []Value) error {
 	if len(in) != inputs.Len() || len(out) != outputs.Len() {
 		panic("BUG: ort: as many values as names are needed")
@@ -63,7 +63,7 @@ func (c *Call) invoke(fn, n int) error {
 
 func (c *Call) result(i int) uintptr { return uintptr(unsafe.Pointer(&c.out[i])) }
 
-// Release frees a value; none is fine.
+// Release frees a value; 0 is allowed.
 func (c *Call) Release(v Value) {
 	if v != 0 {
 		c.args[0] = uintptr(v)
@@ -71,8 +71,8 @@ func (c *Call) Release(v Value) {
 	}
 }
 
-// Describe returns a tensor's type and appends its shape to dims. Reusing the
-// returned shape as dims makes it allocate nothing.
+// Describe returns a tensor's type and appends its shape to dims. It allocates
+// nothing if the returned shape is reused as dims.
 func (c *Call) Describe(v Value, dims tensor.Shape) (tensor.Type, tensor.Shape, error) {
 	c.args[0], c.args[1] = uintptr(v), c.result(0)
 	if err := c.invoke(fnGetTensorTypeAndShape, 2); err != nil {
@@ -131,15 +131,14 @@ func (c *Call) StringsLen(v Value) (int, error) {
 	return int(c.out[0]), err
 }
 
-// Strings copies all strings of a tensor to dst, one after the other, and the
-// places where each begins to offsets. Their lengths must be those of the
-// tensor.
+// Strings copies all strings of a tensor to dst, one after the other, and their
+// offsets to offsets. The lengths of both must fit the tensor.
 func (c *Call) Strings(v Value, dst []byte, offsets []uint64) error {
 	if len(offsets) == 0 {
 		return nil
 	}
 	c.bytes, c.offsets = dst, offsets
-	to := c.result(0) // any address will do when there is nothing to write
+	to := c.result(0) // any valid address when there is nothing to write
 	if len(dst) > 0 {
 		to = uintptr(unsafe.Pointer(&dst[0]))
 	}

@@ -40,8 +40,8 @@ func (s *Session) Library() *Library { return s.lib }
 // A TensorInfo describes an input or output of a session.
 type TensorInfo struct {
 	Name string
-	// Kind is empty for tensors, else the name of what it is instead, such as
-	// "ONNX_TYPE_SEQUENCE"; the other fields then mean nothing.
+	// Kind is empty for tensors, otherwise the name of another kind of value,
+	// such as "ONNX_TYPE_SEQUENCE"; the other fields are then not set.
 	Kind string
 	Type tensor.Type  // Invalid for element types that no protocol has
 	Dims tensor.Shape // -1 for dimensions that the graph leaves open
@@ -52,13 +52,12 @@ func (s *Session) Inputs() ([]TensorInfo, error) {
 	return s.infos(fnGetInputCount, fnGetInputName, fnGetInputTypeInfo)
 }
 
-// Outputs describes what a run gives.
+// Outputs describes the outputs of a run.
 func (s *Session) Outputs() ([]TensorInfo, error) {
 	return s.infos(fnGetOutputCount, fnGetOutputName, fnGetOutputTypeInfo)
 }
 
-// Overridable describes the inputs that a run may have: they have a value in
-// the model.
+// Overridable describes the optional inputs, which have a value in the model.
 func (s *Session) Overridable() ([]TensorInfo, error) {
 	return s.infos(fnGetOverridableInitializerCount, fnGetOverridableInitializerName, fnGetOverridableInitializerInfo)
 }
@@ -154,8 +153,8 @@ func (r *RunOptions) Close() {
 	r.handle = 0
 }
 
-// Names are the names of a run's inputs or outputs in the form that the
-// library takes. They are made once and do not change.
+// Names are the names of a run's inputs or outputs in the library's form. They
+// are made once and do not change.
 type Names struct {
 	addresses []uintptr
 	keep      [][]byte
@@ -174,8 +173,8 @@ func (n *Names) Len() int { return len(n.addresses) }
 // A Value is a tensor of the library; 0 is none.
 type Value uintptr
 
-// NewTensor returns a tensor over size bytes of memory at address, which must
-// not be Go's and must outlive the tensor.
+// NewTensor returns a tensor over size bytes of memory at address. The memory
+// must not be Go's and must outlive the tensor.
 func (l *Library) NewTensor(t tensor.Type, shape tensor.Shape, address uintptr, size int) (Value, error) {
 	var v Value
 	var none int64
@@ -189,8 +188,8 @@ func (l *Library) NewTensor(t tensor.Type, shape tensor.Shape, address uintptr, 
 	return v, err
 }
 
-// NewOwnTensor returns a tensor whose memory is the library's: the only kind
-// that strings can be in.
+// NewOwnTensor returns a tensor whose memory belongs to the library: the only
+// kind for strings.
 func (l *Library) NewOwnTensor(t tensor.Type, shape tensor.Shape) (Value, error) {
 	var v Value
 	var none int64
@@ -203,5 +202,5 @@ func (l *Library) NewOwnTensor(t tensor.Type, shape tensor.Shape) (Value, error)
 	return v, err
 }
 
-// Release frees a value; none is fine.
+// Release frees a value; 0 is allowed.
 func (l *Library) Release(v Value) { l.release(fnReleaseValue, uintptr(v)) }

@@ -2,8 +2,8 @@ package ort
 
 import "shoal/internal/tensor"
 
-// elements maps the library's element types to ours; the place is the
-// library's number. Types that no protocol has are Invalid.
+// elements maps the library's element types to ours; the index is the library's
+// number. Types that no protocol has are Invalid.
 var elements = [...]tensor.Type{
 	1:  tensor.FP32,
 	2:  tensor.Uint8,
@@ -39,7 +39,7 @@ func elementOf(t tensor.Type) uintptr {
 	return 0
 }
 
-// kinds names what the library's values can be besides tensors.
+// kinds are the names of the library's kinds of values.
 var kinds = [...]string{
 	0: "ONNX_TYPE_UNKNOWN",
 	1: "ONNX_TYPE_TENSOR",
