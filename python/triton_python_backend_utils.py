@@ -35,7 +35,7 @@ _model_dir = ""
 
 
 def get_model_dir() -> str:
-    """The folder that the model's file lies in."""
+    """The folder of the model's file."""
     return _model_dir
 
 
@@ -74,7 +74,7 @@ def _described(model_config: dict[str, Any], side: str, name: str) -> dict[str, 
 
 
 def using_decoupled_model_transaction_policy(model_config: dict[str, Any]) -> bool:
-    """Whether a configuration says that the model gives any number of responses to a request."""
+    """Whether a configuration makes the model decoupled: any number of responses to a request."""
     return model_config.get("model_transaction_policy", {}).get("decoupled", False)
 
 
@@ -107,7 +107,7 @@ def serialize_byte_tensor(input_tensor: np.ndarray) -> Any:
 
 
 def deserialize_bytes_tensor(encoded_tensor: Any) -> np.ndarray:
-    """The elements, as a flat object array of bytes, of what serialize_byte_tensor gives."""
+    """The elements of the output of serialize_byte_tensor, as a flat object array of bytes."""
     view = memoryview(bytes(encoded_tensor))
     elements = []
     offset = 0

@@ -25,7 +25,7 @@ _MOST_FDS = 16
 
 
 def relay(fds: list[int]) -> int:
-    """Hands the descriptors over and stays until their new owner is done. Runs in the server's child."""
+    """Passes the descriptors to their new owner and waits until it is done. Runs in the server's child."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
         peer.connect(os.environ[VARIABLE])
         rights = array.array("i", fds)
@@ -74,7 +74,7 @@ class Attachments:
                 os.close(fd)
 
     def close(self) -> None:
-        """Takes no more. Workers end by themselves, with the server."""
+        """Accepts no more descriptors. Workers end by themselves, with the server."""
         try:
             self._socket.shutdown(socket.SHUT_RDWR)
         except OSError:

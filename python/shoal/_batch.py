@@ -1,4 +1,4 @@
-"""Requests that run together: what a handler reads of them, and how it answers."""
+"""Requests that run together: how a handler reads and answers them."""
 
 from shoal import _codec
 from shoal._request import Request
@@ -27,11 +27,11 @@ class Batch:
         self._begin(sequence)
 
     def _begin(self, sequence):
-        """Be the batch of that number, which has the same layout as the one before."""
+        """Reuse this object for the batch of that number, which has the same layout."""
         self._sequence = sequence
         self._extras = _UNREAD if self._slot.words[SIZES] > MAX_U32 else None  # None: no request has any
-        self._due = self.size  # those without an answer
-        self._answered = None  # by request, once one of them is
+        self._due = self.size  # requests without an answer
+        self._answered = None  # by request, once the first is answered
         self._open = True
 
     # What a handler reads.
@@ -47,7 +47,7 @@ class Batch:
         return self._requests
 
     def request(self, i):
-        """One of requests, also after the batch's end."""
+        """Request i, also after the batch's end."""
         return Request(self, i)
 
     @property
@@ -114,7 +114,7 @@ class Batch:
         return made
 
     def extra(self, i):
-        """What request i has besides tensors."""
+        """The properties of request i besides its tensors."""
         if self._extras is None:
             return _NOTHING
         if self._extras is _UNREAD:
@@ -232,8 +232,8 @@ class Batch:
     # The end of a batch.
 
     def _outlive(self):
-        """Somebody keeps the batch, or a request of it, beyond its end: read what
-        such a request can still be asked."""
+        """The handler keeps the batch, or a request of it, after its end: read now what
+        such a request can still be asked for."""
         self.extra(0)
 
     def _finish(self, spent):

@@ -24,7 +24,7 @@ class InferenceError(Exception):
 
 
 class Client:
-    """Asks a server for inference. One may be used by many threads; each has its own connection."""
+    """Sends inference requests to a server. Many threads may use it; each has its own connection."""
 
     def __init__(self, url: str, timeout: float = 60):
         parts = urllib.parse.urlsplit(url if "//" in url else "http://" + url)
@@ -61,14 +61,14 @@ class Client:
         return _decode(body, int(headers.get("Inference-Header-Content-Length") or len(body)))
 
     def ready(self) -> bool:
-        """Whether the server says that it and its models are ready."""
+        """Whether the server reports that it and its models are ready."""
         try:
             return self._call("GET", "/v2/health/ready")[0] == 200
         except InferenceError:
             return False
 
     def get(self, path: str) -> Any:
-        """What a GET of a path gives, as JSON: "/v2/models/mean/config"."""
+        """The JSON answer to a GET of a path such as "/v2/models/mean/config"."""
         status, _, body = self._call("GET", path)
         if status != 200:
             raise InferenceError(_message(body), status)
@@ -86,7 +86,7 @@ class Client:
                 connection.close()
                 self._mine.connection = None
                 if kept and isinstance(error, (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError)):
-                    continue  # the server closed a connection that was idle: not this request's fault
+                    continue  # the server closed an idle connection: repeat the request
                 raise InferenceError(f"no answer from {self._host}:{self._port}: {error or type(error).__name__}") from error
             self._mine.connection = None if response.will_close else connection
             return answer

@@ -1,4 +1,4 @@
-"""How single values lie in the shared memory: types, strings, parameters."""
+"""How single values are encoded in the shared memory: types, strings, parameters."""
 
 import struct
 
@@ -33,11 +33,11 @@ MAX_RANK = 32
 
 
 class ResultError(ValueError):
-    """What a handler gave back is not what the model's configuration allows."""
+    """A handler's result does not fit the model's configuration."""
 
 
 def prepare(name, array, datatype, declared):
-    """Return an array as it can be copied to the server, and its type's number.
+    """Return an array in a form that can be copied to the server, and its type's number.
     Datatype is the type's name, None when the array says it all; declared is what
     the configuration has for the output."""
     d = array.dtype
@@ -62,7 +62,7 @@ def prepare(name, array, datatype, declared):
 
 
 def unknown_output(name, names):
-    """The sentence for an output that the model does not have."""
+    """The error text for an output that the model does not have."""
     return "output '%s' is not one of the model's outputs: %s" % (name, ", ".join("'%s'" % n for n in names))
 
 
@@ -89,7 +89,7 @@ def read_bytes(memory, offset, shape):
 
 
 def write_bytes(array):
-    """Return an array of strings as the wire has them: each behind its length."""
+    """Return an array of strings in their encoding: each after its length."""
     parts = []
     pack = _U32.pack
     for x in array.reshape(-1).tolist():
@@ -142,7 +142,7 @@ def pack_params(parameters):
 
 
 class Extra:
-    """What a request has besides tensors."""
+    """A request's properties besides its tensors."""
 
     __slots__ = ("id", "correlation_id", "flags", "priority", "timeout", "parameters", "wanted")
 

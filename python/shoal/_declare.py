@@ -1,4 +1,4 @@
-"""How a model says what it takes and gives: Model, the decorator model, and what they declare."""
+"""How a model declares its inputs and outputs: Model, the decorator model, and their declarations."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Model:
     max_batch: int = 32
     """The most rows that predict gets at once; 0 calls it for each request, without the batch axis."""
     instances: int = 1
-    """How many copies of the model run side by side, each in a process of its own."""
+    """How many copies of the model run concurrently, each in its own process."""
     gpus: Sequence[int] = ()
     """The GPUs that instances run on; empty is the CPU."""
     max_delay: float = 0.0
-    """How long a request may wait for company, in seconds; 0 never holds one back when an instance is free."""
+    """How long a request may wait for others to join its batch, in seconds; with 0 it starts when an instance is free."""
 
     context: Context
     """Where the model runs; set before load."""
@@ -51,7 +51,7 @@ class Model:
         raise NotImplementedError(f"{type(self).__name__} has no predict")
 
     def close(self) -> None:
-        """Gives back what load took. It is called when the model is unloaded."""
+        """Frees what load took. It is called when the model is unloaded."""
 
 
 class Context:
@@ -110,7 +110,7 @@ class Declaration:
         return config
 
     def complete(self, config: dict[str, Any]) -> dict[str, Any]:
-        """A configuration with what it leaves out; ValueError where it says otherwise than the declaration."""
+        """A configuration completed by the declaration; ValueError where it contradicts the declaration."""
         own = self.config()
         done = ModelConfig(json.dumps(config))
         for spec in own["input"]:
@@ -133,7 +133,7 @@ class Declaration:
 
 
 def of_class(cls: type[Model]) -> Declaration:
-    """What a subclass of Model declares, with what it inherits."""
+    """The declaration of a subclass of Model, with inherited parts."""
     members: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
         members.update(vars(base))
@@ -158,7 +158,7 @@ def of_function(
     gpus: Sequence[int] = (),
     max_delay: float = 0.0,
 ) -> Declaration:
-    """What a function declares: by the arguments here, else by Annotated hints."""
+    """The declaration of a function: from the arguments here, else from Annotated hints."""
     label = getattr(function, "__name__", type(function).__name__)
     hinted_in, hinted_out = _hints(function)
     return Declaration(
@@ -219,7 +219,7 @@ def model(function: Callable[..., Any] | None = None, **declared: Any) -> Any:
 
 
 def declaration(target: Any, **more: Any) -> Declaration:
-    """What a class, an instance of one, or a function declares."""
+    """The declaration of a class, an instance of one, or a function."""
     if inspect.isclass(target) and issubclass(target, Model):
         declared = of_class(target)
     elif isinstance(target, Model):

@@ -1,4 +1,4 @@
-"""DLPack capsules for tensors in plain memory, with all types, BF16 among them, which numpy has not."""
+"""DLPack capsules for tensors in host memory, for all types including BF16, which numpy does not have."""
 
 from __future__ import annotations
 
@@ -73,15 +73,15 @@ def export(array: np.ndarray, datatype: str) -> Any:
 
 
 class NotContiguous(ValueError):
-    """The tensor's elements do not lie one after another in C order."""
+    """The tensor is not contiguous in C order."""
 
 
 class UnknownDevice(ValueError):
-    """The tensor lies on a device that cannot be read."""
+    """The tensor is on a device that cannot be read."""
 
 
 def take(capsule: Any) -> tuple[np.ndarray, str]:
-    """Takes over what a capsule holds: the array, and the name of its type.
+    """Takes ownership of a capsule's content: the array, and the name of its type.
 
     Memory of a GPU is copied to the host; host memory is used where it is, and
     given up when nothing refers to the array any more.

@@ -1,4 +1,4 @@
-"""Exceptions of users' code, in words for a client and for the log."""
+"""Texts of exceptions in users' code, for a client and for the log."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 class Refused(Exception):
-    """Something that is wrong in itself: it has no place in the user's file to point at."""
+    """An error that has no line in the user's file."""
 
 
 def frames(error: BaseException) -> Iterator[traceback.FrameSummary]:
@@ -34,7 +34,7 @@ def last_line(error: BaseException) -> str:
 
 
 def describe(error: BaseException) -> str:
-    """The error as clients of Triton's Python backend know it: last line, then the calls."""
+    """The error in the form of Triton's Python backend: last line, then the calls."""
     if isinstance(error, Refused):
         return str(error)
     text = last_line(error)

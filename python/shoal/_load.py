@@ -1,4 +1,4 @@
-"""Finds the model in a user's file and says which of the two ways it is written in."""
+"""Finds the model in a user's file and chooses its handler: shoal.Model or TritonPythonModel."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from shoal._spec import Input
 
 
 class Error(Exception):
-    """Raise it in predict to choose what clients are told, and the code that becomes their status."""
+    """Raise it in predict to choose the clients' error text, and the code that becomes their status."""
 
     def __init__(self, message: str, code: str = "INVALID_ARG"):
         super().__init__(message)
@@ -49,7 +49,7 @@ class Batch(dict):
 
 
 def find(module: types.ModuleType) -> Declaration | None:
-    """The model that a file defines, None when it has none; one of several is the one named `model`."""
+    """The model that a file defines, None when it has none; of several, the one named `model`."""
     chosen = getattr(module, "model", None)
     if chosen is not None and (_is_model(chosen) or isinstance(chosen, _declare.Model)):
         return _declare.declaration(chosen)
@@ -70,7 +70,7 @@ def _is_model(value: Any) -> bool:
 
 
 class Handler:
-    """One instance of a user's model, as the worker wants it."""
+    """The worker's handler for one instance of a user's model."""
 
     def __init__(self, declared: Declaration, init: dict[str, Any]):
         self._declared = declared
@@ -90,7 +90,7 @@ class Handler:
     def start(self) -> None:
         """Makes the model and calls its load."""
         if self._init.get("config"):
-            self.describe()  # refuses a configuration that does not agree
+            self.describe()  # raises if the configuration contradicts it
         self._model = self._declared.make()
         self._model.context = self._context()
         self._arguments = _arguments(self._declared, self._model.predict)
@@ -110,7 +110,7 @@ class Handler:
         )  # fmt: skip
 
     def _plain_inputs(self) -> tuple[str, ...] | None:
-        """The inputs that predict takes, in its order, where the worker's arrays are what it gets; else None."""
+        """The inputs that predict takes, in its order, if it can get the worker's arrays unchanged; else None."""
         if not self._batched or self._optional or self._arguments is None:
             return None
         if any(not s.shape or s.datatype == "BF16" or s.text for s in self._inputs):
@@ -121,9 +121,9 @@ class Handler:
         return tuple(self._arguments)
 
     def execute(self, batch: Any) -> None:
-        """Answers a batch with one call of predict where its requests' inputs lie together, else with one each."""
+        """Answers a batch with one call of predict if its requests' inputs are contiguous, else with one call each."""
         try:
-            if self._plain is not None:  # most models, and every microsecond here is a request's
+            if self._plain is not None:  # most models; this path is hot
                 given = batch.stacked(self._plain)
                 if given is not None:
                     batch.respond(self._returned.check(self._call(*given), batch.rows))
@@ -136,7 +136,7 @@ class Handler:
                 return
             for request in batch.requests:
                 request.respond(self._predict(request.inputs(), request.rows, request))
-        except BaseException as error:  # sys.exit in a model is its error, too
+        except BaseException as error:  # includes sys.exit in a model
             message, code = self._told(error)
             batch.fail(message, code)
 
@@ -149,7 +149,7 @@ class Handler:
         return self._returned.check(result, rows if self._batched else None)
 
     def _told(self, error: BaseException) -> tuple[str, str]:
-        """What clients are told of an error, and its code; the log gets the traceback."""
+        """The clients' text of an error, and its code; the log gets the traceback."""
         if isinstance(error, Error):
             return str(error), error.code
         from shoal import _worker  # not at the top: the worker imports the handlers
@@ -168,7 +168,7 @@ class Handler:
 
 
 def _given(spec: Input, array: np.ndarray | None, batched: bool) -> np.ndarray | None:
-    """The array as predict gets it."""
+    """The array in the form that predict gets."""
     if array is None:
         return None
     if not spec.shape:  # a row of one value is one dimension on the wire and none here

@@ -49,7 +49,7 @@ class ModelConfig:
         self._add("output", output, ("name", "data_type", "dims"), "'name', 'data_type' and 'dims'")
 
     def set_model_transaction_policy(self, transaction_policy_dict: dict[str, Any]) -> None:
-        """Sets {decoupled: bool}; ValueError when the configuration has it otherwise."""
+        """Sets {decoupled: bool}; ValueError when the configuration has another value."""
         if any(key != "decoupled" for key in transaction_policy_dict):
             raise ValueError(
                 f"model transaction property in auto-complete-config function for model '{self._name}' contains "
@@ -86,7 +86,7 @@ class ModelConfig:
         self._model_config[side].append(tensor)
 
     def _agree(self, side: str, current: dict[str, Any], tensor: dict[str, Any]) -> None:
-        """Refuses a tensor that the configuration describes otherwise."""
+        """Refuses a tensor that differs from the configuration."""
         has = current.get("data_type", "TYPE_INVALID")
         if has not in ("TYPE_INVALID", tensor["data_type"]):
             raise ValueError(

@@ -19,7 +19,7 @@ def _server():
 
 
 class LogLevel(enum.IntEnum):
-    """How grave a line of the log is."""
+    """The level of a log line."""
 
     INFO = 0
     WARNING = 1
@@ -74,7 +74,7 @@ class Logger:
 
 
 class MetricKind(enum.IntEnum):
-    """What a metric counts."""
+    """The kind of a metric."""
 
     COUNTER = 0
     GAUGE = 1
@@ -108,7 +108,7 @@ class Metric:
         family._declare(labels, buckets)
 
     def increment(self, value: float) -> None:
-        """Adds to a counter or gauge; a counter refuses what is below zero."""
+        """Adds to a counter or gauge; a counter refuses negative values."""
         self._apply("increment", "Failed to increment metric value: ", value)
 
     def set(self, value: float) -> None:
@@ -153,8 +153,8 @@ class MetricFamily:
         self._declared = {}
 
     def __del__(self):
-        # It takes along what was made through it, unless there is another of the
-        # name. In a worker that ends everything stays: the next one goes on counting.
+        # Its metrics are deleted with it, unless there is another family of the
+        # name. When a worker ends everything stays: the next one goes on counting.
         if self._declared is None or sys.is_finalizing():
             return
         try:

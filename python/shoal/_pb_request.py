@@ -20,7 +20,7 @@ class MemoryType(enum.IntEnum):
 
 
 class PreferredMemory:
-    """A wish about where a called model's outputs lie."""
+    """A preference for where a called model's outputs are."""
 
     def __init__(self, preferred_memory_type: MemoryType, preferred_device_id: int = 0):
         self._type = MemoryType(preferred_memory_type)
@@ -41,7 +41,7 @@ def _check(name: str, value: Any, wanted: type | tuple[type, ...]) -> None:
 
 
 class InferenceRequest:
-    """A request: one that the model is to answer, or one that it makes to another model."""
+    """A request: one that the model answers, or one that it sends to another model."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class InferenceRequest:
         )
 
     def set_release_flags(self, flags: int) -> None:
-        """Says what becomes of the request after execute: all but RESCHEDULE let it end there."""
+        """Sets what happens to the request after execute: with all flags but RESCHEDULE it ends."""
         if flags == RELEASE_RESCHEDULE:
             raise TritonModelException(
                 "TRITONSERVER_REQUEST_RELEASE_RESCHEDULE is not served yet: it comes with iterative sequences. "
@@ -150,11 +150,11 @@ class InferenceRequest:
             )
 
     def exec(self, decoupled: bool = False) -> InferenceResponse:
-        """Asks another model of this server; comes with pipelines."""
+        """Sends the request to another model of this server; not supported yet."""
         raise TritonModelException(_NO_CALLS.format(self._model))
 
     def async_exec(self, decoupled: bool = False) -> Any:
-        """Like exec, for `async def execute`; comes with pipelines."""
+        """Like exec, for `async def execute`; not supported yet."""
         raise TritonModelException(_NO_CALLS.format(self._model))
 
 
@@ -183,7 +183,7 @@ def received(batch: Any, owner: Any) -> list[InferenceRequest]:
 
 
 class _Received(InferenceRequest):
-    """A request that the model is to answer. What it holds is made when it is asked for."""
+    """A request that the model answers. Its properties are made when they are first used."""
 
     def __init__(self, batch: Any, index: int, owner: Any):
         self._batch = batch
@@ -250,7 +250,7 @@ class _Received(InferenceRequest):
         return self._exchange
 
     def _respond(self, response: InferenceResponse) -> None:
-        """Answers with what execute returned; a response that cannot be sent fails this request alone."""
+        """Answers with the response that execute returned; one that cannot be sent fails only this request."""
         if self._exchange is not None:
             self._exchange.send(response, RESPONSE_COMPLETE_FINAL)
             return

@@ -127,7 +127,7 @@ def check_parameters(parameters: Any) -> dict[str, Any]:
 
 
 class Exchange:
-    """How far the answering of one request is: shared by the request and its sender.
+    """The state of the answers to one request, shared by the request and its sender.
 
     When neither is left and the answer is not complete, nobody can complete it:
     the request then fails, so that its client does not wait for ever.
@@ -142,7 +142,7 @@ class Exchange:
         self._closed = False
 
     def send(self, response: InferenceResponse | None, flags: int) -> None:
-        """Checks and sends what a sender was given."""
+        """Checks and sends a sender's response."""
         if flags not in (0, RESPONSE_COMPLETE_FINAL):
             raise TritonModelException("Unable to send response. Unsupported flag provided.")
         if response is None and flags == 0:
@@ -190,7 +190,7 @@ class Exchange:
             self._close()
 
     def complete(self) -> bool:
-        """Whether the client has everything that it will get."""
+        """Whether all responses were sent."""
         return self._closed or (not self.decoupled and self._sent > 0)
 
     def __del__(self):

@@ -10,7 +10,7 @@ from shoal import _dlpack, _dtypes
 
 
 class TritonModelException(Exception):
-    """What the functions of this module raise when they are used wrongly."""
+    """Raised by the functions of this module when they are misused."""
 
 
 _new = object.__new__
@@ -67,7 +67,7 @@ class Tensor:
         return _dtypes.DataType[self._datatype]
 
     def is_cpu(self) -> bool:
-        """Whether the tensor lies in the host's memory; here it always does."""
+        """Whether the tensor is in the host's memory; here it always is."""
         return True
 
     def to_dlpack(self) -> Any:

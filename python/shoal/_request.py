@@ -2,7 +2,7 @@
 
 
 class Request:
-    """One request of a batch. It is a handle: all that it has is the batch's."""
+    """One request of a batch. It is a handle: the batch has its data."""
 
     __slots__ = ("_batch", "_index", "__weakref__")
 
@@ -78,7 +78,7 @@ class Request:
         self._batch.fail_one(self._index, message, code)
 
     def finish(self):
-        """For decoupled models: nothing more comes."""
+        """For decoupled models: end the request."""
 
     def cancelled(self):
         """Whether the client has gone."""

@@ -7,16 +7,16 @@ from shoal import _codec
 from shoal._codec import ResultError
 
 ALL = 0xFFFFFFFF  # in place of a request's number: an answer for all of the batch
-KEPT = 1  # a flag: the handler still holds inputs, and the slot must not be used again
+KEPT = 1  # a flag: the handler still holds inputs, and the slot must not be reused
 
 _HEAD = 64  # bytes of the header
 _ALIGN = 64
 _MAX_PLACES = 1024
-_KEPT = 1 << 20  # what lies further than that the server may give back after each batch
+_KEPT = 1 << 20  # the server may free memory beyond this after each batch
 
 
 class Result:
-    """What is written of a batch's answers. A slot has one, for batch after batch."""
+    """Writes the answers of a batch. A slot has one, which is reused for each batch."""
 
     __slots__ = ("_channel", "_slot", "_words", "_places", "_cursor", "_answers", "_table", "_last", "_last_at")
 
@@ -30,12 +30,12 @@ class Result:
         self._last_at = 0
 
     def moved(self, words):
-        """Take note that the memory is mapped anew; words are those of its header."""
+        """Called when the memory was mapped again; words are those of its header."""
         self._words = words
         self._places = {}
 
     def forget(self):
-        """Take note that what was written may be gone."""
+        """Called when what was written may be gone."""
         self._last = None
 
     def add(self, i, outputs, parameters, wanted, strict):
@@ -44,7 +44,7 @@ class Result:
         does not have is an error if it is strict, and left out otherwise."""
         if len(outputs) == 1 and wanted is None and parameters is None and len(outputs[0]) == 3:
             name, array, datatype = outputs[0]
-            if type(array) is ndarray:  # the like of most answers has been here before
+            if type(array) is ndarray:  # most answers are like an earlier one
                 place = self._places.get((i, name, self._cursor, datatype, array.dtype.num, array.shape))
                 if place is not None:
                     place[0][...] = array
@@ -70,7 +70,7 @@ class Result:
                 entries.append(_codec.pack_params(parameters))
         except BaseException:
             self._cursor = cursor
-            self._last = None  # it may lie under what was written
+            self._last = None  # it may have been overwritten
             raise
         many = len(parameters) if parameters else 0
         entries[0] = _codec.ANSWER.pack(i, 0, 0, len(entries) - 1 - (many > 0), many, 0)
@@ -94,7 +94,7 @@ class Result:
         return place[2]
 
     def _put_first(self, index, name, array, datatype, key):
-        """Put an array whose like has not been at this place before."""
+        """Put an array that differs from the earlier ones at this place."""
         given = array.dtype.num
         array, code = _codec.prepare(name, array, datatype, self._channel.output_types[index])
         offset = self._cursor
@@ -127,7 +127,7 @@ class Result:
         self._slot.grow(size)
 
     def finish(self, sequence, flags, spent):
-        """Write the table and the header, and be ready for the next batch."""
+        """Write the table and the header, and prepare for the next batch."""
         at, entries = self._cursor, self._table
         only = entries[0] if len(entries) == 1 and not flags else None
         if only is None or only is not self._last or at != self._last_at:  # else it is there

@@ -1,4 +1,4 @@
-"""Checks what predict returns, and says what is wrong with it and where."""
+"""Checks the results of predict; errors name what is wrong and the line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shoal._spec import Output
 
 
 class ReturnError(Exception):
-    """What predict returned is not what the model declares."""
+    """The result of predict does not fit the model's declaration."""
 
 
 class Checker:
@@ -25,7 +25,7 @@ class Checker:
         self._outputs = list(declared.outputs.values())
         self._predict = predict
         self._where: str | None = None
-        self._only: Output | None = None  # the one output, if its arrays need nothing done to them
+        self._only: Output | None = None  # the only output, if its arrays need no conversion
         if len(self._outputs) == 1 and self._outputs[0].shape and not self._outputs[0].text:
             self._only = self._outputs[0]
             self._dtype = self._only.dtype
@@ -101,7 +101,7 @@ class Checker:
 
 
 def _as_array(spec: Output, value: Any) -> np.ndarray:
-    """The value as an array; tensors of torch are brought to the host first."""
+    """The value as an array; torch tensors are copied to the host first."""
     if hasattr(value, "detach") and hasattr(value, "cpu"):
         value = value.detach().cpu()
         if str(value.dtype) == "torch.bfloat16":
@@ -124,7 +124,7 @@ def _kind(value: Any) -> str:
 
 
 def _returns_of(function: Any) -> str:
-    """Where a function returns: its line when there is one such, else all of them."""
+    """The line of a function's return statement, or the lines of all of them."""
     try:
         lines, first = inspect.getsourcelines(function)
         file = os.path.basename(inspect.getsourcefile(function) or "")

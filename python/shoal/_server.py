@@ -65,7 +65,7 @@ class Server:
             env={**os.environ, **self._source.env},
             text=True,
             errors="replace",
-            start_new_session=True,  # a Ctrl-C in the terminal is for this process to act on
+            start_new_session=True,  # this process handles a Ctrl-C in the terminal
         )
 
     def _read(self) -> None:
@@ -101,7 +101,7 @@ class Server:
                 self._changed.wait(0.01)
 
     def _why(self) -> str:
-        """The lines of the log that tell why the server ended."""
+        """The log lines that explain why the server ended."""
         told = [line for line in self._tail if "level=ERROR" in line or line.startswith("shoal:")]
         return "\n".join(told or self._tail)
 
@@ -139,7 +139,7 @@ class Server:
         return {n: _got(declared.outputs.get(n), v) for n, v in got.items()}
 
     def _types(self) -> dict[str, str]:
-        """The model's inputs and their data types, for one whose class is not at hand."""
+        """The model's inputs and their data types, for a model without a class here."""
         if self._asked is None:
             metadata = self.client.get("/v2/models/" + urllib.parse.quote(self.name, safe=""))
             self._asked = {i["name"]: i["datatype"] for i in metadata["inputs"]}
@@ -158,7 +158,7 @@ class Server:
             self.stop()
 
     def stop(self, timeout: float = 35) -> None:
-        """Stops the server: it finishes what is in flight first."""
+        """Stops the server after its requests in flight."""
         atexit.unregister(self.stop)
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
@@ -187,7 +187,7 @@ _LISTENING = re.compile(r"msg=\"?listening\"?.* protocol=(\w+) .*?address=\"?([^
 
 
 def _typed(datatype: str, value: Any) -> Any:
-    """An input as the client wants it, with the type that the server told."""
+    """An input for the client, with the server's type."""
     if datatype in ("", "BYTES"):
         return np.asarray(value)
     if datatype == "BF16":
@@ -196,7 +196,7 @@ def _typed(datatype: str, value: Any) -> Any:
 
 
 def _sent(spec: Input | None, value: Any, batched: bool) -> Any:
-    """An input as the client wants it, with the declared type."""
+    """An input for the client, with the declared type."""
     if spec is None:
         return np.asarray(value)
     array = np.asarray(value, dtype=None if spec.text else spec.dtype)
@@ -206,7 +206,7 @@ def _sent(spec: Input | None, value: Any, batched: bool) -> Any:
 
 
 def _got(spec: Output | None, array: np.ndarray) -> np.ndarray:
-    """An output as predict gave it."""
+    """An output in the form that predict returned."""
     if spec is None:
         return array
     if not spec.shape:

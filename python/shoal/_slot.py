@@ -1,4 +1,4 @@
-"""A slot of the shared memory, and how the inputs of a batch lie in it."""
+"""A slot of the shared memory, and the layout of a batch's inputs in it."""
 
 import mmap
 import struct
@@ -13,11 +13,11 @@ SPAN = 1 << 36  # of one slot; the outputs begin in its middle
 HALF = SPAN // 2
 HEAD = 64  # bytes of a part's header
 
-# Words of the server's header: the batch's number; bytes of the table, and of what
-# else there is to say of the requests in the upper half; requests; flags; where
-# that else lies; the table's stamp, which is another when the table is.
+# Words of the server's header: the batch's number; bytes of the table, and, in the
+# upper half, of the requests' other properties; requests; flags; the offset of
+# those properties; the table's stamp, which changes when the table does.
 SEQUENCE, SIZES, REQUESTS, FLAGS, EXTRAS_AT, STAMP = range(6)
-_UNCACHED = 1  # a flag: the table is not likely to come again
+_UNCACHED = 1  # a flag: the table is not likely to occur again
 
 MAX_U32 = 0xFFFFFFFF
 _MAX_LAYOUTS = 64
@@ -35,12 +35,12 @@ class Slot:
         self.inputs = self.outputs = None
         self.input_size = self.output_size = 0
         self.result = Result(channel, self)
-        self.batch = None  # the last one, to be used again for the like
+        self.batch = None  # the last one, reused for similar batches
         self.reach(_FIRST_MAP)
         self.grow(_FIRST_MAP)
 
     def reach(self, size):
-        """Map the server's part at least that far."""
+        """Map at least that many bytes of the server's part."""
         if size <= self.input_size:
             return
         self.input_size = _rounded(size)
@@ -50,7 +50,7 @@ class Slot:
         self._layouts = {}
 
     def grow(self, size):
-        """Map our part at least that far. What was written stays."""
+        """Map at least that many bytes of our part. What was written stays."""
         if size <= self.output_size:
             return
         self.output_size = _rounded(size)
@@ -65,8 +65,8 @@ class Slot:
         return m
 
     def look(self):
-        """Return the layout of the batch that is there, which is not that of the one before.
-        The server may have given the slot's memory back in between, and what we wrote there."""
+        """Return the layout of the batch in the slot, which differs from the one before.
+        The server may have freed the slot's memory in between, and with it what we wrote."""
         self.result.forget()
         words = self.words
         table = self.inputs[HEAD : HEAD + (words[SIZES] & MAX_U32)]
@@ -81,7 +81,7 @@ class Slot:
         return layout
 
     def extras(self, outputs):
-        """Read what the requests have besides tensors."""
+        """Read the requests' properties besides their tensors."""
         size, at = self.words[SIZES] >> 32, self.words[EXTRAS_AT]
         return _codec.read_extras(self.inputs[at : at + size], self.words[REQUESTS] & MAX_U32, outputs)
 
@@ -94,7 +94,7 @@ def _rounded(size):
 
 
 class Layout:
-    """Where the inputs of a batch lie. Batches of the same shapes share one."""
+    """The positions of a batch's inputs. Batches of the same shapes share one."""
 
     def __init__(self, inputs, memory, table, requests):
         self.requests = requests
@@ -108,12 +108,12 @@ class Layout:
         self.separate = {}  # name: an array or None for each request
         self.texts = {}  # name: (offset, shape); offsets and shapes for separate ones
         self._views = []
-        self.chosen = {}  # names: their stacked arrays, None unless all of them are such
+        self.chosen = {}  # names: their stacked arrays, None unless all of them are stacked
         at = (4 * requests + 7) & ~7
         while at < len(table):
             at = self._column(inputs, memory, table, at, requests)
         self.names = tuple(self.types)
-        self.uniform = None  # (name, array, type's name) of each input, when all lie in one array each
+        self.uniform = None  # (name, array, type's name) of each input, when each is one array
         if len(self.stacked) == len(self.types):
             self.uniform = [(n, v, _codec.NAMES[self.types[n]]) for n, v in self.stacked.items()]
         self._only = self._views[0] if len(self._views) == 1 else None

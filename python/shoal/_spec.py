@@ -1,4 +1,4 @@
-"""One tensor of a model as it is declared: Input and Output."""
+"""The declaration of one tensor of a model: Input and Output."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Spec:
         return np.dtype(np.float32) if self.datatype == "BF16" else _dtypes.NUMPY[self.datatype]
 
     def config(self) -> dict[str, Any]:
-        """The tensor as a model configuration has it; a row of one value is one dimension there."""
+        """The tensor in a model configuration; a row of one value has one dimension there."""
         return {
             "name": self.name,
             "data_type": _dtypes.config_name(self.datatype),

@@ -14,8 +14,8 @@ from shoal import _batch, _codec, _request
 # sequence, request, flags, bytes of the table
 _RESPONSE = struct.Struct("<QIII")
 _FINAL = 1
-_EMPTY = 2  # nothing but the end
-_OVERHEAD = 512  # what the server counts for a response besides its tensors
+_EMPTY = 2  # only the end
+_OVERHEAD = 512  # what the server counts for a response in addition to its tensors
 
 
 class StreamBatch(_batch.Batch):
@@ -53,7 +53,7 @@ class StreamRequest(_request.Request):
     def __init__(self, batch, index):
         super().__init__(None, index)
         self._finished = False
-        self._unread = 0  # bytes sent since the client was known to have read most of what was sent before
+        self._unread = 0  # bytes sent since the client had last read most of its responses
         self._lock = threading.Lock()
         self._channel = batch._channel
         self._sequence = batch._sequence
@@ -64,7 +64,7 @@ class StreamRequest(_request.Request):
         self._channel.live[(self._sequence, index)] = self
 
     def __del__(self):
-        # Nobody can answer it any more: its client must not wait for ever.
+        # Nobody can answer it any more, and its client must not wait for ever.
         try:
             self.finish()
         except Exception:  # the server is gone, or this interpreter is ending
@@ -131,7 +131,7 @@ class StreamRequest(_request.Request):
         self._send(b"".join(table), data, _FINAL if final else 0)
 
     def _await_room(self, size):
-        """Hold the model up while its client has much to read."""
+        """Make the model wait while its client has much to read."""
         room = self._channel.room
         if room and self._unread + size > room and not self._finished:
             self._unread = 0
@@ -143,7 +143,7 @@ class StreamRequest(_request.Request):
         self._send(_codec.pack_error(0, message, code), (), _FINAL if final else 0)
 
     def finish(self):
-        """Nothing more comes. It may be called again, to no effect."""
+        """End the request. It may be called again, without effect."""
         if not self._finished:
             self._send(b"", (), _FINAL | _EMPTY)
 

@@ -18,7 +18,7 @@ from shoal._pb_response import Exchange, InferenceResponse
 
 
 class Handler:
-    """One instance of a user's TritonPythonModel, as the worker wants it."""
+    """The worker's handler for one instance of a user's TritonPythonModel."""
 
     def __init__(self, cls: type, init: dict[str, Any], path: str):
         self.model_name: str = init.get("model_name", "")
@@ -43,7 +43,7 @@ class Handler:
             raise _faults.Refused(
                 f"auto_complete_config function in model '{self.model_name}' must return a valid pb.ModelConfig object."
             )
-        # Instances are the configuration file's to choose.
+        # The configuration file chooses the instances.
         return {k: v for k, v in config._model_config.items() if k != "instance_group"}
 
     def start(self) -> None:
@@ -72,11 +72,11 @@ class Handler:
             if self._call is None:
                 raise _faults.Refused(f"Python model {self._path} does not implement `execute` method.")
             result = self._call(requests)
-            if type(result) is list and not self.decoupled:  # most models, and every microsecond here is a request's
+            if type(result) is list and not self.decoupled:  # most models; this path is hot
                 unanswered = self._answer(requests, result)
             else:
                 unanswered = self._other(requests, result)
-        except BaseException as error:  # sys.exit in a model is its error, too
+        except BaseException as error:  # includes sys.exit in a model
             self._failed(requests, error)
             return
         if not unanswered:
@@ -131,7 +131,7 @@ class Handler:
             request._fail(message)
 
     def _ended(self, requests: list, future: Any) -> None:
-        """Looks after an execute that ran in the background."""
+        """Handles the end of an execute that ran in the background."""
         error = future.exception()
         try:
             if error is None and future.result() is not None:
@@ -157,7 +157,7 @@ class Handler:
 
 
 def _awaited(future: Any) -> Any:
-    """What the future's coroutine returns or raises, without the calls that future.result() puts into the traceback."""
+    """The result or exception of the future's coroutine, without the frames that future.result() adds to the traceback."""
     error = future.exception()
     try:
         if error is not None:
@@ -167,11 +167,11 @@ def _awaited(future: Any) -> Any:
         future = error = None  # an exception's traceback has this call and what it holds
 
 
-# How often those who wait for a model's answer are looked after, in seconds.
+# How often unanswered requests are checked, in seconds.
 _LOOK = 0.1
 
 
 def _give_up(exchange: Exchange | None) -> None:
-    """Ends a request whose client has gone: its model may never answer, and others wait for their turn."""
+    """Ends a request whose client is gone: its model may never answer, and other requests wait."""
     if exchange is not None and exchange.raw.cancelled():
         exchange.fail("the client has gone", "CANCELLED")

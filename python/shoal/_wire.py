@@ -36,10 +36,10 @@ class Channel:
         self._control = memoryview(mmap.mmap(memory, 4096)).cast("Q")
         self._slots = {}
         self._closing = False
-        self._sequence = 0  # of the batch that runs, or ran last
-        self._gone = {}  # (sequence, request): whether its client has, as far as that was asked or told
-        # Held while an answer is put into a slot; again by the same thread, when an
-        # unanswered request is collected as garbage within.
+        self._sequence = 0  # of the current or last batch
+        self._gone = {}  # (sequence, request): whether its client is gone, as far as we know
+        # Held while an answer is put into a slot. The same thread may take it again when an
+        # unanswered request is garbage-collected meanwhile.
         self.lock = threading.RLock()
         self.inputs = config["inputs"]  # names, in the order of the signature
         self.outputs = {name: i for i, name in enumerate(config["outputs"])}
@@ -49,8 +49,8 @@ class Channel:
         self.decoupled = config.get("decoupled", False)
         self.limit = config["limit"]
         self.room = config.get("room", 0)  # bytes that a decoupled model may send to a client before it asks
-        self.copies = self.decoupled  # hand out copies of inputs rather than views
-        self.note = lambda text: None  # told what an operator may want to know
+        self.copies = self.decoupled  # give handlers copies of inputs rather than views
+        self.note = lambda text: None  # logs a line for the operator
         self._batch = Batch
         if self.decoupled:
             from shoal import _stream  # only such models need it
@@ -58,8 +58,8 @@ class Channel:
             self._batch = _stream.StreamBatch
         self.send = None  # sends an answer of a decoupled model
         self.wait = None  # waits until a client has read most of what was sent to it
-        self.watch = None  # asks the server whether a client has gone, and has it call cancel when it does
-        self.live = weakref.WeakValueDictionary()  # (sequence, request): those of decoupled models that are not finished
+        self.watch = None  # asks the server whether a client is gone; the server calls cancel when it goes later
+        self.live = weakref.WeakValueDictionary()  # (sequence, request): unfinished requests of decoupled models
 
     def close(self):
         """Make serve return when it has run what was sent."""
@@ -68,7 +68,7 @@ class Channel:
 
     def serve(self, execute, failed):
         """Call execute(batch) for every batch until close, and failed(batch, error)
-        when it raises. Every microsecond here is a request's."""
+        when it raises. This loop is hot."""
         read, write, clock = os.read, os.write, perf_counter_ns
         ring, back, control, slots, make = self._ring, self._back, self._control, self._slots, self._batch
         again = not self.decoupled  # requests of those outlive their batches
@@ -98,7 +98,7 @@ class Channel:
             begin = clock()
             try:
                 execute(batch)
-            except BaseException as e:  # sys.exit in a model is its error, too
+            except BaseException as e:  # includes sys.exit in a model
                 failed(batch, e)
             spent = clock() - begin
             if batch._due:
@@ -107,13 +107,13 @@ class Channel:
                 slot.batch = None
                 batch._outlive()
             batch._finish(spent)
-            batch = layout = None  # what is kept of them must be the handler's
+            batch = layout = None  # so that only the handler can still refer to them
             if self._gone:
                 self._forget(self._sequence)
             write(back, _ONE)
 
     def _map(self, number, size):
-        """Return the slot of that number, mapped at least so far."""
+        """Return the slot of that number, with at least size bytes mapped."""
         slot = self._slots.get(number)
         if slot is None:
             slot = self._slots[number] = Slot(self, self._memory, number)
@@ -121,8 +121,8 @@ class Channel:
         return slot
 
     def retire(self, slot):
-        """Something outside still refers to the inputs. The slot is left to it for
-        good, and from now on handlers are given copies."""
+        """The handler still refers to the inputs. It keeps the slot for
+        good, and from now on handlers get copies."""
         self._slots.pop(slot.number, None)
         if not self.copies:
             self.copies = True
@@ -132,22 +132,22 @@ class Channel:
             )
 
     def cancel(self, sequence, i):
-        """Note that the client of a request has gone."""
+        """Record that the client of a request is gone."""
         if sequence >= self._sequence or (sequence, i) in self.live:
             self._gone[sequence, i] = True
 
     def is_cancelled(self, sequence, i):
-        """Whether the client of a request has gone."""
+        """Whether the client of a request is gone."""
         key = (sequence, i)
         gone = self._gone.get(key)
-        if gone is None and not self.decoupled:  # of those the server tells unasked
-            gone = self._gone.setdefault(key, False)  # before it is asked: it may tell at once
+        if gone is None and not self.decoupled:  # for decoupled models the server tells us unasked
+            gone = self._gone.setdefault(key, False)  # before we ask: the answer may come at once
             if self.watch(sequence, i):
                 gone = self._gone[key] = True
         return bool(gone)
 
     def _forget(self, sequence):
-        """Drop what is known of clients, for batches that have ended."""
+        """Forget the clients of batches that have ended."""
         for key in list(self._gone):
             if key[0] <= sequence and key not in self.live:
                 self._gone.pop(key, None)

@@ -42,7 +42,7 @@ class Link:
     def __init__(self, fd):
         self._socket = socket.socket(fileno=fd)
         self._socket.setblocking(True)
-        self._sending = threading.RLock()  # again by the same thread, when garbage that sends is collected within
+        self._sending = threading.RLock()  # reentrant: garbage collection within may send too
         self._asking = threading.Lock()  # protects the fields below
         self._asked = 0
         self._waiting = {}  # a question's number: where its answer goes
@@ -93,7 +93,7 @@ class Link:
         return reply["value"]
 
     def replied(self, payload):
-        """Hand an answer to who asked."""
+        """Pass an answer to the thread that asked."""
         reply = json.loads(payload)
         with self._asking:
             answer = self._waiting.pop(reply["ask"], None)
@@ -101,7 +101,7 @@ class Link:
             answer.put(reply)
 
     def ended(self):
-        """Answer those who still ask: nothing more will come."""
+        """Wake the threads that wait for answers: nothing more will come."""
         with self._asking:
             self._over = True
             waiting, self._waiting = self._waiting, {}
@@ -131,8 +131,8 @@ def log(level, text):
 
 
 def metric(op, family, kind, help, labels, buckets, value):
-    """Count something of the model's own; the server shows it under /metrics. It
-    waits for the server, returns its value and raises what it refuses."""
+    """Change one of the model's own metrics, which the server shows under /metrics. It
+    waits for the server, returns the value and raises if the server refuses."""
     link = getattr(_links, "link", _last_link)
     if link is None:
         raise RuntimeError("there is no server that could count")
@@ -142,14 +142,14 @@ def metric(op, family, kind, help, labels, buckets, value):
 
 def metric_gone(op, family, kind, labels):
     """Tell the server that nothing refers to a metric ("forget") or a family ("leave")
-    any more. It waits for nothing: garbage is collected at any moment, in any thread."""
+    any more. It does not wait: garbage is collected at any moment, in any thread."""
     link = getattr(_links, "link", _last_link)
     if link is not None:
         link.send_json(METRIC, {"metric": {"op": op, "family": family, "kind": kind, "labels": labels}})
 
 
 def run(fds, load=None, loaded=None):
-    """Be a worker on these descriptors until the server says otherwise: memory,
+    """Run a worker on these descriptors until the server ends it: memory,
     ring, back, socket. It runs in the calling thread, takes the descriptors over
     and changes nothing else of the process. Loaded is called when the model is."""
     global _last_link
@@ -188,7 +188,7 @@ def _live(link, listener, fds, init, load, loaded):
         channel.wait = lambda sequence, i: link.ask(ROOM, {"sequence": sequence, "request": i})
         channel.watch = lambda sequence, i: link.ask(WATCH, {"sequence": sequence, "request": i})
         handler.start()
-    except BaseException as e:  # sys.exit in a model is its error, too
+    except BaseException as e:  # includes sys.exit in a model
         link.send_json(FAILED, _told(e))
         return False
     if loaded is not None:
@@ -201,7 +201,7 @@ def _live(link, listener, fds, init, load, loaded):
 
 
 class _Listener:
-    """Listens to what the server has to say besides batches, from the start on:
+    """Reads the server's messages other than batches, from the start on:
     a model may ask something while it loads."""
 
     def __init__(self, link):
@@ -220,7 +220,7 @@ class _Listener:
             self._thread.join()
 
     def serve(self, channel):
-        """Tell the channel from now on, and what it has missed."""
+        """Pass messages to the channel from now on, and those that came before."""
         with self._turn:
             self._channel = channel
             if self._closing:
@@ -247,15 +247,15 @@ class _Listener:
 
 
 def _failed(batch, e):
-    """Fail what a handler has left unanswered."""
+    """Fail the requests that a handler has not answered."""
     log("error", "".join(traceback.format_exception(type(e), e, e.__traceback__)))
     batch.fail(_faults.last_line(e))
     traceback.clear_frames(e.__traceback__)  # they may hold inputs
 
 
 def _told(e):
-    """What an operator is told of a model that does not load."""
-    if isinstance(e, ModuleNotFoundError) and e.name == "numpy":  # calls would only lead away from it
+    """The text for the operator of a model that does not load."""
+    if isinstance(e, ModuleNotFoundError) and e.name == "numpy":  # the traceback would only distract
         return {
             "error": "numpy is not installed for %s; install it (%s -m pip install numpy) "
             "or choose another Python with --python" % (sys.executable, sys.executable)
@@ -264,7 +264,7 @@ def _told(e):
 
 
 def main():
-    """Run as a process of its own."""
+    """Run as a separate process."""
     fds = [int(n) for n in os.environ.pop(FDS_ENV).split(",")]
     for fd in fds:
         os.set_inheritable(fd, False)
@@ -272,16 +272,16 @@ def main():
         from shoal import _attach
 
         return _attach.relay(fds)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the server's to act on
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server handles Ctrl-C in a terminal
     os.register_at_fork(after_in_child=lambda: _let_go(fds[1:]))
-    # Models and their libraries parse it: unittest.main, absl and argparse among them.
+    # Models and their libraries parse it, for example unittest.main, absl and argparse.
     sys.argv = [""]
-    # What a model prints must be there line by line, whatever comes of it.
+    # A model's output must appear line by line, even if the process crashes.
     sys.stdout.reconfigure(line_buffering=True)
     try:
         well = run(fds, loaded=_freeze)
     except BaseException:
-        # What the model has started may wait for ever, and the server for us.
+        # Threads that the model started may wait for ever, and the server waits for us.
         traceback.print_exc()
         sys.stdout.flush()
         os._exit(1)
@@ -290,7 +290,7 @@ def main():
 
 def _let_go(fds):
     """Keep a child that the model forked from ringing, answering or listening in our
-    place: one that leaves execute as we do finds that the server has gone, and ends."""
+    place: a child that returns from execute finds that the server is gone, and ends."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for fd in fds:
         os.dup2(nothing, fd, inheritable=False)
@@ -299,4 +299,4 @@ def _let_go(fds):
 
 def _freeze():
     gc.collect()
-    gc.freeze()  # what the model loaded stays: there is no need to look at it again and again
+    gc.freeze()  # what the model loaded stays: the collector need not scan it again
