@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// HTTP bounds the connections of a server of the standard library: it serves
-// what Listener returns and reports to ConnState.
+// HTTP bounds the connections of a net/http server: the server uses Listener
+// and ConnState.
 type HTTP struct{ limit *Limit[*httpConn] }
 
-// NewHTTP returns a limit of so many connections.
+// NewHTTP returns a limit of that many connections.
 func NewHTTP(limit int) *HTTP { return &HTTP{New(limit, func(*httpConn) {})} }
 
 // Listener returns ln with the limit.

@@ -1,8 +1,8 @@
 // Package connlimit bounds the connections of a server. At the limit a new
-// connection takes the place of the one that has been idle longest, so that a
-// probe is answered however many idle connections there are; only when all have
-// requests in flight is the new one refused. HTTP, gRPC and the metrics each have
-// a Limit. All methods may be called from any goroutine.
+// connection replaces the one that has been idle longest, so that a probe is
+// answered however many idle connections there are. The new one is refused only
+// when all have requests in flight. HTTP, gRPC and the metrics each have a
+// Limit. All methods may be called from any goroutine.
 package connlimit
 
 import (
@@ -15,14 +15,14 @@ import (
 	"time"
 )
 
-// A Conn is a connection of the server whose limit it is.
+// A Conn is a connection of the limited server.
 type Conn interface {
 	comparable
 	// IdleSince returns when the connection became idle, in nanoseconds since
-	// 1970, and whether it is: the server waits for its client. One that never
-	// had a request is older by Unused.
+	// 1970, and whether it is idle: the server waits for its client. A
+	// connection that never had a request counts as older by Unused.
 	IdleSince() (int64, bool)
-	// CloseIdle closes the connection and reports true, unless a request has
+	// CloseIdle closes the connection and returns true, unless a request has
 	// come meanwhile.
 	CloseIdle() bool
 }
@@ -30,40 +30,40 @@ type Conn interface {
 // A Limit holds the connections of one server.
 type Limit[C Conn] struct {
 	max     int
-	evicted func(C) // told of each that was closed for another
+	evicted func(C) // called for each connection that was closed for another
 
 	mu     sync.Mutex // protects the fields below
 	conns  map[C]struct{}
-	oldest []C       // those that were idle longest at the last look, the oldest last
-	none   time.Time // when nothing was found that could be closed
-	young  bool      // some were idle then, but not for long enough
+	oldest []C       // the longest idle at the last scan, the oldest last
+	none   time.Time // when a scan found nothing to close
+	young  bool      // some were idle then, but not long enough
 }
 
-// Unused is how much older a connection counts that never had a request: many of
-// them must not push out the connections of clients that pause between requests.
+// Unused is how much older a connection without a request counts: many of them
+// must not displace the connections of clients that pause between requests.
 const Unused = int64(10_000 * time.Hour)
 
 const (
-	// maxOldest is how many connections one look finds, so that looking at all
+	// maxOldest is how many connections one scan returns, so that a scan of all
 	// of them costs little for each.
 	maxOldest = 64
-	// lookPause is how long to wait after a look that found nothing.
+	// lookPause is how long to wait after a scan that found nothing.
 	lookPause = 10 * time.Millisecond
 	// grace is how long a connection must have been idle to be closed for
-	// another, and graceStep how often that is looked at.
+	// another, and graceStep how often that is checked.
 	grace     = 100 * time.Millisecond
 	graceStep = 10 * time.Millisecond
 )
 
-// New returns a limit of so many connections. evicted is called for each that
-// made room for another, and must not call the limit.
+// New returns a limit of that many connections. It calls evicted for each
+// connection that made room for another; evicted must not call the limit.
 func New[C Conn](limit int, evicted func(C)) *Limit[C] {
 	return &Limit[C]{max: limit, evicted: evicted, conns: make(map[C]struct{})}
 }
 
-// Add makes c one of the connections and reports whether there was room, or
-// could be made. It waits while all that are idle have only just come: each has
-// the time to send its request, however many others want its place.
+// Add adds c and reports whether there was room, or could be made. It waits
+// while all idle connections are new: each gets time to send its request,
+// however many others want its place.
 func (l *Limit[C]) Add(c C) bool {
 	for {
 		added, again := l.add(c)
@@ -84,7 +84,7 @@ func (l *Limit[C]) add(c C) (added, again bool) {
 	return true, false
 }
 
-// Remove forgets a connection that is closed.
+// Remove removes a closed connection.
 func (l *Limit[C]) Remove(c C) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,7 +111,7 @@ func (l *Limit[C]) evict() bool {
 // evictLocked closes the connection that has been idle longest and reports
 // whether there was one.
 func (l *Limit[C]) evictLocked() bool {
-	for range 2 { // those that are known, and those of a new look
+	for range 2 { // the known ones, then those of a new scan
 		for len(l.oldest) > 0 {
 			c := l.oldest[len(l.oldest)-1]
 			l.oldest = l.oldest[:len(l.oldest)-1]
@@ -150,7 +150,7 @@ func (l *Limit[C]) lookLocked() {
 		}
 	}
 	slices.SortFunc(all, func(a, b idle) int { return cmp.Compare(a.since, b.since) })
-	// Not so many that those are among them which have just come.
+	// Not so many that new connections are among them.
 	all = all[:min(max(len(all)/4, 1), len(all), maxOldest)]
 	slices.Reverse(all)
 	l.oldest = l.oldest[:0]

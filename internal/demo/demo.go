@@ -1,6 +1,6 @@
-// Package demo carries a small model repository inside the binary, so that the
-// server can be tried without any files: a classifier of handwritten digits and
-// an add_sub model. train.py beside this file makes the models.
+// Package demo has a small model repository inside the binary, to try the
+// server without any files: a classifier of handwritten digits and an add_sub
+// model. train.py beside this file makes the models.
 package demo
 
 import (
@@ -12,8 +12,8 @@ import (
 //go:embed repository
 var files embed.FS
 
-// Write puts the repository into a new folder under the system's temporary one
-// and returns its path. The caller removes it.
+// Write writes the repository to a new temporary folder and returns its path.
+// The caller removes it.
 func Write() (string, error) {
 	dir, err := os.MkdirTemp("", "shoal-demo-")
 	if err != nil {
@@ -24,14 +24,14 @@ func Write() (string, error) {
 		return "", err
 	}
 	if err := os.CopyFS(dir, sub); err != nil {
-		_ = os.RemoveAll(dir) // the copy's error says more
+		_ = os.RemoveAll(dir) // the error of the copy is more important
 		return "", err
 	}
 	return dir, nil
 }
 
 // Request is the body of an inference request to the digits model: a picture of
-// a zero, and the two most likely classes wanted back.
+// a zero, asking for the two most likely classes.
 const Request = `{"inputs":[{"name":"pixels","shape":[1,64],"datatype":"FP32","data":[` +
 	`0,0,5,13,9,1,0,0, 0,0,13,15,10,15,5,0, 0,3,15,2,0,11,8,0, 0,4,12,0,0,8,8,0, ` +
 	`0,5,8,0,0,9,8,0, 0,4,11,0,1,12,7,0, 0,2,14,5,10,12,0,0, 0,0,6,13,10,0,0,0]}],` +

@@ -2,9 +2,9 @@ package histogram
 
 import "sync/atomic"
 
-// A Histogram counts values in the cells of its layout. It may be used by many
-// goroutines. It does not keep the sum of the values: who times something has
-// that already, in whole nanoseconds.
+// A Histogram counts values in the cells of its layout. Many goroutines may use
+// it. It does not keep the sum of the values: callers that measure times have
+// it already, in whole nanoseconds.
 type Histogram struct {
 	layout *Layout
 	counts []atomic.Uint64
@@ -18,8 +18,8 @@ func New(l *Layout) *Histogram {
 // Add counts v, n times.
 func (h *Histogram) Add(v float64, n uint64) { h.counts[h.layout.cell(v)].Add(n) }
 
-// Snapshot returns what was counted until now. The cells are read one by one,
-// so values that are added meanwhile may be in it or not.
+// Snapshot returns the current counts. The cells are read one by one, so values
+// that are added meanwhile may or may not be in it.
 func (h *Histogram) Snapshot(sum float64) Snapshot {
 	s := Snapshot{Layout: h.layout, Sum: sum, counts: make([]uint64, len(h.counts))}
 	for i := range h.counts {

@@ -1,8 +1,8 @@
 // Package histogram counts values in buckets that are narrow enough for
 // quantiles and fit both kinds of Prometheus histogram exactly: the classic one
-// with bounds that people choose, and the native one with bounds at powers of
-// two to the 1/16. The engine adds to a Histogram, which costs one atomic
-// addition and takes no lock; metrics are made of its Snapshots.
+// with chosen bounds, and the native one with bounds at powers of 2^(1/16). The
+// engine adds to a Histogram, which costs one atomic addition and no lock;
+// metrics are made from its Snapshots.
 package histogram
 
 import (
@@ -10,28 +10,28 @@ import (
 	"slices"
 )
 
-// Schema is the resolution of the native buckets, as Prometheus numbers it:
-// each is 2^(1/2^Schema) times as wide as the one below, 4.4 %.
+// Schema is the resolution of the native buckets in Prometheus' numbering: each
+// is 2^(1/2^Schema) times as wide as the one below, 4.4 %.
 const (
 	Schema      = 4
 	perOctave   = 1 << Schema
-	slotBits    = 6 // the slots of an octave are a few to a bucket
+	slotBits    = 6 // a few slots per bucket in each octave
 	slotsOctave = 1 << slotBits
 )
 
-// A Layout says which values are counted together: the cells between the
-// bounds of native buckets and of classic ones. It does not change.
+// A Layout is the cells in which values are counted, between the bounds of
+// native and of classic buckets. It does not change.
 type Layout struct {
-	low, high int       // the native buckets reach from 2^low to 2^high
+	low, high int       // native buckets from 2^low to 2^high
 	bounds    []float64 // the classic ones, rising
 	upper     []float64 // by cell: the largest value in it; the last is +Inf
-	native    []int32   // by cell: the native bucket that it is part of
-	start     []uint16  // by slot: the first cell that its values can be in
+	native    []int32   // by cell: its native bucket
+	start     []uint16  // by slot: the first cell of its values
 }
 
 // NewLayout returns cells for values from 2^low to 2^high, cut at the rising
-// bounds, which are the classic buckets, and at those in also. Values beyond the
-// range are counted, but told apart by the bounds alone.
+// bounds, which are the classic buckets, and at those in also. Values outside
+// the range are counted, but only the bounds distinguish them.
 func NewLayout(low, high int, bounds []float64, also ...float64) *Layout {
 	l := &Layout{low: low, high: high, bounds: slices.Clone(bounds)}
 	l.upper = append(append(l.upper, bounds...), also...)
@@ -71,11 +71,11 @@ func nativeBound(index int) float64 {
 // must not be changed.
 func (l *Layout) Bounds() []float64 { return l.bounds }
 
-// zeroBucket is the index that stands for values too small for any other.
+// zeroBucket is the index for values too small for any other.
 func (l *Layout) zeroBucket() int32 { return int32(l.low * perOctave) }
 
-// cell returns the cell that v is counted in. The exponent and the first bits
-// of the mantissa name a slot, and from its first cell on few are left to try.
+// cell returns the cell of v. The exponent and the first bits of the mantissa
+// select a slot; from its first cell on there are few cells to try.
 func (l *Layout) cell(v float64) int {
 	bits := math.Float64bits(v)
 	slot := int(bits>>(52-slotBits)) - (1023+l.low)<<slotBits

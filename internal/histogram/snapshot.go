@@ -2,8 +2,7 @@ package histogram
 
 import "math"
 
-// A Snapshot is what a histogram had counted at one time. The zero value has
-// counted nothing.
+// A Snapshot is the counts of a histogram at one time. The zero value is empty.
 type Snapshot struct {
 	Layout *Layout
 	Sum    float64
@@ -20,8 +19,8 @@ func (s Snapshot) Count() uint64 {
 	return n
 }
 
-// Since returns what was counted after an earlier snapshot of the same
-// histogram; all of it when old is the zero value.
+// Since returns the counts since an earlier snapshot of the same histogram; all
+// of them when old is the zero value.
 func (s Snapshot) Since(old Snapshot) Snapshot {
 	if old.Layout == nil {
 		return s
@@ -33,8 +32,8 @@ func (s Snapshot) Since(old Snapshot) Snapshot {
 	return d
 }
 
-// Cumulative returns, for each of the rising bounds, how many values are not
-// above it. The layout must have been cut at them.
+// Cumulative returns, for each of the rising bounds, how many values are at
+// most that. The layout must have been cut at them.
 func (s Snapshot) Cumulative(bounds []float64) []uint64 {
 	out := make([]uint64, len(bounds))
 	c, n := 0, uint64(0)
@@ -54,8 +53,8 @@ type Bucket struct {
 	Count uint64
 }
 
-// Native returns the native buckets that have values, by rising index, and
-// apart from them the values that are not above threshold.
+// Native returns the non-empty native buckets, by rising index, and separately
+// the number of values up to threshold.
 func (s Snapshot) Native() (buckets []Bucket, zero uint64, threshold float64) {
 	if s.Layout == nil {
 		return nil, 0, 0
@@ -75,8 +74,8 @@ func (s Snapshot) Native() (buckets []Bucket, zero uint64, threshold float64) {
 	return buckets, zero, math.Ldexp(1, s.Layout.low)
 }
 
-// Quantile returns the value below which the share q of the values lies, to
-// within a cell's width, and NaN when there are no values.
+// Quantile returns the q-quantile, to within a cell's width, and NaN when there
+// are no values.
 func (s Snapshot) Quantile(q float64) float64 {
 	total := s.Count()
 	if total == 0 {
@@ -93,8 +92,8 @@ func (s Snapshot) Quantile(q float64) float64 {
 	return s.Layout.upper[len(s.Layout.upper)-2]
 }
 
-// within returns the value at the share f of a cell, as if the values in it were
-// evenly spread over its logarithm.
+// within interpolates at the share f of a cell, as if its values were evenly
+// spread over the logarithm.
 func (l *Layout) within(c int, f float64) float64 {
 	lower, upper := 0.0, l.upper[c]
 	if c > 0 {

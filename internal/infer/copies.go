@@ -6,14 +6,14 @@ import (
 	"sync/atomic"
 )
 
-// Copies lay the tensors of a batch into an instance's memory, one batch after
-// another. The batch's requests wait for it, and one core copies about 8 GB/s:
-// the images of a large batch would take longer than a GPU needs for them, so
-// several cores share those.
+// Copies copies the tensors of a batch into an instance's memory, one batch
+// after another. The batch's requests wait for it, and one core copies about 8
+// GB/s: copying the images of a large batch would take longer than a GPU needs
+// to process them, so several cores share such a copy.
 type Copies struct {
-	parts []part // noted and not copied yet, of a batch that is shared
+	parts []part // parts to copy in End, of a batch that is shared
 	later bool
-	next  atomic.Int64 // the first part that nobody has taken
+	next  atomic.Int64 // the first part that no goroutine has taken
 	size  int
 	wg    sync.WaitGroup
 }
@@ -21,14 +21,14 @@ type Copies struct {
 type part struct{ dst, src []byte }
 
 const (
-	// partSize is what is copied by one goroutine at a time, and what makes
-	// another of them worth its start.
+	// partSize is what a goroutine copies at a time, and the size that makes
+	// another goroutine worth starting.
 	partSize = 512 << 10
-	// maxCopiers keeps the memory's channels for others, too.
+	// maxCopiers leaves memory bandwidth for others.
 	maxCopiers = 8
 )
 
-// Begin starts a batch of so many bytes.
+// Begin starts a batch of size bytes.
 func (c *Copies) Begin(size int) { c.size, c.later = size, size >= 4*partSize }
 
 // Add copies the data to dst, which must be large enough, now or in End, and
@@ -64,7 +64,7 @@ func (c *Copies) End() {
 	}
 	c.work()
 	c.wg.Wait()
-	clear(c.parts) // they refer to the requests' memory
+	clear(c.parts) // drop references to the requests' memory
 	c.parts = c.parts[:0]
 	c.next.Store(0)
 }

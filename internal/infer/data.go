@@ -1,8 +1,8 @@
 package infer
 
-// Data is the content of one tensor: little-endian, row-major, no padding;
-// Bytes elements each with a four-byte length in front. It may lie in several
-// pieces, as a protocol received it. Data does not own its memory.
+// Data is the content of one tensor: little-endian, row-major, no padding; each
+// Bytes element follows its four-byte length. It may be in several pieces, as a
+// protocol received it. Data does not own its memory.
 type Data struct {
 	First []byte
 	Rest  [][]byte // the pieces after First, usually none
@@ -27,8 +27,8 @@ func (d Data) CopyTo(dst []byte) int {
 	return n
 }
 
-// Contiguous returns the content in one piece: First itself when there is no
-// other, else a copy appended to buf[:0].
+// Contiguous returns the content in one piece: First itself when it is the only
+// piece, else a copy appended to buf[:0].
 func (d Data) Contiguous(buf []byte) []byte {
 	if len(d.Rest) == 0 {
 		return d.First

@@ -1,7 +1,7 @@
 package infer
 
-// An Outcome says what became of a request. The scheduler sets Refused when it
-// does not take the request, the engine everything else.
+// An Outcome is the outcome of a request. The scheduler sets Refused when it
+// does not accept the request, the engine sets the others.
 type Outcome uint8
 
 // The outcomes.
@@ -10,5 +10,5 @@ const (
 	Answered                 // an instance answered it
 	Cached                   // it was answered without an instance, from the response cache
 	Failed                   // it ended with an error of its model
-	Refused                  // it was never queued: it is invalid, or the queue took no more
+	Refused                  // it was never queued: it is invalid, or the queue was full
 )

@@ -12,7 +12,7 @@ const (
 	ParamBool
 )
 
-// A Param is one named value that a client gives a model or a model gives a
+// A Param is one named value from a client to a model or from a model to a
 // client.
 type Param struct {
 	Name   string

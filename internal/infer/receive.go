@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Cancel tells the sender that no more is wanted, and why, and releases what is
-// waiting. It is for the stream's receiver.
+// Cancel tells the sender that the receiver wants no more, and why, and
+// releases waiting responses. Only the stream's receiver may call it.
 func (s *Stream) Cancel(why error) {
 	s.mu.Lock()
 	s.giveUp(why)
@@ -29,8 +29,8 @@ func (s *Stream) giveUp(why error) {
 }
 
 // Next returns the next response, which the caller must release, and whether it
-// is the last; the last may be nil. It fails when the request did or ctx ends.
-// It is for the stream's one receiver.
+// is the last; the last may be nil. It fails when the request failed or ctx
+// ends. Only the stream's receiver may call it.
 func (s *Stream) Next(ctx context.Context) (resp *Response, final bool, err error) {
 	for {
 		if q, ok := s.pop(); ok {

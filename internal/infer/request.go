@@ -1,9 +1,9 @@
-// Package infer has the nouns of inference: the request that every protocol
-// decodes into, its response, and the batch that an instance runs.
+// Package infer has the data types of inference: the request that every
+// protocol decodes into, its response, and the batch that an instance runs.
 //
 // A request belongs to one goroutine at a time. Its strings and data may alias
-// the memory a protocol received it in; whoever keeps one beyond the request's
-// life copies it.
+// the memory that a protocol received it in; copy them to keep them longer than
+// the request.
 package infer
 
 import (
@@ -19,32 +19,31 @@ import (
 const LatestVersion = -1
 
 // A Request is one client call. Protocols get one from NewRequest, fill it in,
-// hand it to the engine and, once its Response is encoded, call Release.
+// pass it to the engine and, once its Response is encoded, call Release.
 type Request struct {
-	// What scheduler and instance write comes first and together, in few lines
-	// of the cache.
+	// Fields that scheduler and instance write come first and together, on few
+	// cache lines.
 
 	// Rows is the size of the batch dimension, 1 for models without one. The
 	// engine sets it when it has checked the request.
 	Rows int
 	// Err is set by an instance when this request alone failed in a batch.
 	Err error
-	// Queued is when the scheduler was given the request.
+	// Queued is when the scheduler got the request.
 	Queued time.Time
-	// Started says, once the request has its answer, that an instance took it.
+	// Started means, once the request has its answer, that an instance took it.
 	Started bool
-	// Outcome says what became of the request.
+	// Outcome is the request's outcome.
 	Outcome Outcome
 
-	// Entered, when it is set, is called once the scheduler has the request in
-	// its queue, so that another can be sent after it. A request that is
-	// refused may never enter.
+	// Entered, when set, is called once the scheduler has queued the request,
+	// so that another can be sent after it. A refused request may never enter.
 	Entered func()
 
 	Model   string
 	Version int64 // LatestVersion when the client names none
 	ID      string
-	Params  []Param // those that the model is given; reserved ones have fields below
+	Params  []Param // the model's; reserved ones have fields below
 
 	Priority uint64        // 0 means the model's default level
 	Timeout  time.Duration // 0 means none
@@ -53,9 +52,9 @@ type Request struct {
 	Inputs  []Input
 	Outputs []Wanted // empty means all
 
-	// Context is that of the client's call: an instance that runs the request
-	// may look whether anybody still waits for the answer. Nil when nobody can
-	// tell. The engine sets it.
+	// Context is the context of the client's call: an instance that runs the
+	// request can check whether the client still waits for the answer. Nil when
+	// that is unknown. The engine sets it.
 	Context context.Context
 
 	Response Response
@@ -63,8 +62,8 @@ type Request struct {
 	// decoupled; nil otherwise. The engine sets it.
 	Stream *Stream
 
-	// Claim is what the request holds of the memory budget. Memory that the
-	// request itself lends counts there; a protocol may add its own.
+	// Claim is the request's share of the memory budget. Memory that the
+	// request itself provides counts there; a protocol may add its own.
 	Claim inflight.Claim
 
 	hold  Releaser
@@ -72,10 +71,10 @@ type Request struct {
 	dims  []int64 // the memory behind shapes made by Dims
 	bytes []byte  // the memory behind data made by Grow
 
-	_ [24]byte // up to a size whose memory begins with a line of the cache
+	_ [24]byte // pad to a size whose allocations begin at a cache line
 }
 
-// Sequence says where in a sequence of related requests this one stands.
+// Sequence is the request's position in a sequence of related requests.
 type Sequence struct {
 	ID         uint64
 	StringID   string
@@ -88,23 +87,23 @@ type Input struct {
 	Type  tensor.Type
 	Shape tensor.Shape
 	Data  Data
-	// From, when it is set, has the content instead of Data; the engine reads
-	// it once it knows that the size is right.
+	// From, when set, has the content instead of Data; the engine reads it
+	// after checking the size.
 	From Source
-	// Index is the tensor's place among the model's inputs. The engine sets it
-	// and orders Inputs by it.
+	// Index is the tensor's index among the model's inputs. The engine sets it
+	// and sorts Inputs by it.
 	Index int
 }
 
-// A Wanted names an output that the client asked for and the form it wants.
+// A Wanted is a requested output and its form.
 type Wanted struct {
 	Name string
-	// Classes, when positive, asks for the so many largest values in place of
-	// the tensor.
+	// Classes, when positive, asks for that many of the largest values instead
+	// of the tensor.
 	Classes int64
-	// Binary asks an HTTP front for bytes rather than JSON.
+	// Binary asks for bytes rather than JSON over HTTP.
 	Binary bool
-	// To, when it is set, gets the content instead of the answer.
+	// To, when set, gets the content instead of the answer.
 	To Sink
 }
 
@@ -125,14 +124,14 @@ type Releaser interface{ Release() }
 
 var requests = sync.Pool{New: func() any { return new(Request) }}
 
-// NewRequest returns an empty request. It is taken back by Release.
+// NewRequest returns an empty request. Release gives it back.
 func NewRequest() *Request {
 	r := requests.Get().(*Request)
 	r.Version = LatestVersion
 	return r
 }
 
-// Hold lends h to the request until Release. There can be one only.
+// Hold lends h to the request until Release. There can be only one.
 func (r *Request) Hold(h Releaser) {
 	if r.hold != nil {
 		panic("BUG: infer: the request already holds something")
@@ -140,11 +139,11 @@ func (r *Request) Hold(h Releaser) {
 	r.hold = h
 }
 
-// Keep lends h to the request until Release, besides what Hold lends.
+// Keep lends h to the request until Release, in addition to Hold.
 func (r *Request) Keep(h Releaser) { r.kept = append(r.kept, h) }
 
-// Release gives back the response's memory, what the request holds and the
-// request itself, which the caller must not touch again.
+// Release gives back the response's memory, what was lent to the request, and
+// the request itself, which the caller must not use again.
 func (r *Request) Release() {
 	r.Response.Release()
 	if r.hold != nil {
@@ -171,21 +170,21 @@ func (r *Request) Release() {
 		r.bytes = nil
 	}
 	if cap(r.dims) > maxKeptDims || cap(r.Inputs) > maxKeptTensors || cap(r.Outputs) > maxKeptTensors || cap(r.kept) > maxKeptTensors {
-		return // an unusually large one is left to the garbage collector
+		return // the garbage collector takes an unusually large one
 	}
 	requests.Put(r)
 }
 
-// What a pooled request keeps for its next use. A larger one came from an
-// unusual client and would only hold memory.
+// The most that a pooled request keeps for its next use. A larger one came from
+// an unusual client and would only waste memory.
 const (
 	maxKeptBytes   = 1 << 20
 	maxKeptDims    = 1 << 10
 	maxKeptTensors = 1 << 8
 )
 
-// Dims returns an empty shape with room for n dimensions, in memory of the
-// request that stays valid until Release.
+// Dims returns an empty shape with capacity for n dimensions, in memory of the
+// request that is valid until Release.
 func (r *Request) Dims(n int) tensor.Shape {
 	if cap(r.dims)-len(r.dims) < n {
 		r.dims = make([]int64, 0, max(64, 2*cap(r.dims), n))
@@ -198,8 +197,8 @@ func (r *Request) Dims(n int) tensor.Shape {
 	return tensor.Shape(r.dims[start : start : start+n])
 }
 
-// Grow returns n bytes of undefined content in memory of the request that
-// stays valid until Release, whether they fit the memory budget or not.
+// Grow returns n bytes of undefined content, in memory of the request that is
+// valid until Release, whether they fit the memory budget or not.
 func (r *Request) Grow(n int) []byte {
 	if add := r.missing(n); add > 0 {
 		r.Claim.Force(int64(add))
@@ -218,8 +217,8 @@ func (r *Request) GrowWithin(n int) ([]byte, error) {
 	return r.grow(n), nil
 }
 
-// missing returns how much n bytes more will take that was not claimed: memory
-// that is made, or kept from an earlier request and used for the first time.
+// missing returns how much of n more bytes is not claimed yet: new memory, or
+// memory kept from an earlier request and used for the first time.
 func (r *Request) missing(n int) int {
 	switch {
 	case n == 0:
@@ -232,8 +231,8 @@ func (r *Request) missing(n int) int {
 	return 0
 }
 
-// nextSize returns the size of the memory to be made for n bytes. After a large
-// tensor the next need not be twice as large.
+// nextSize returns how much memory to allocate for n bytes. After a large
+// tensor the next allocation need not be twice as large.
 func (r *Request) nextSize(n int) int { return max(4096, min(2*cap(r.bytes), maxKeptBytes), n) }
 
 func (r *Request) grow(n int) []byte {
@@ -245,9 +244,9 @@ func (r *Request) grow(n int) []byte {
 	return r.bytes[start : start+n : start+n]
 }
 
-// ClaimEntry claims the memory for one more entry of a list of the request's,
-// such as Inputs, when that list is unusually long. It fails when the budget has
-// no room for it.
+// ClaimEntry claims the memory for one more element of a list of the request,
+// such as Inputs, when that list is unusually long. It fails when the budget
+// has no room for it.
 func (r *Request) ClaimEntry(length int) error {
 	// A list that grows is copied to twice its size.
 	if length < maxKeptTensors || length&(length-1) != 0 {

@@ -6,19 +6,19 @@ import (
 	"shoal/internal/tensor"
 )
 
-// A Response is what a model answered to one request. Its outputs lie in memory
-// of the instance that made them until Release.
+// A Response is a model's answer to one request. Its outputs are in memory of
+// the instance that made them until Release.
 type Response struct {
 	Model   string
 	Version int64
 	Params  []Param
 	Outputs []Output
-	// Ordered says that the model chose the order of its outputs, and clients get
-	// them in it. Those of other models come in the order of their names.
+	// Ordered means that the model chose the order of its outputs, and clients
+	// get them in it. Otherwise outputs are sorted by name.
 	Ordered bool
 
-	// Err is set in a response of a Stream that is an error, and has no
-	// outputs then.
+	// Err is set in a response of a Stream that is an error; it then has no
+	// outputs.
 	Err error
 	// OutputStart is when a sender of a Stream had the result and began to make
 	// the outputs; zero when that took no time.
@@ -33,17 +33,17 @@ type Output struct {
 	Type  tensor.Type
 	Shape tensor.Shape
 	Data  []byte
-	// Index is the tensor's place among the model's outputs.
+	// Index is the tensor's index among the model's outputs.
 	Index int
 	// Binary is copied from the request's Wanted.
 	Binary bool
-	// Placed says that the content went where the client wanted it; Data is
+	// Placed means that the content was written to the client's memory; Data is
 	// empty.
 	Placed bool
 }
 
-// Own makes o the lender of the outputs' memory, to be released with the
-// response. There can be one only.
+// Own makes o the owner of the outputs' memory, which is released with the
+// response. There can be only one.
 func (r *Response) Own(o Releaser) {
 	if r.owner != nil {
 		panic("BUG: infer: the response already has an owner")
@@ -52,8 +52,8 @@ func (r *Response) Own(o Releaser) {
 }
 
 // AddOutput appends an empty output and returns it. The pointer is valid until
-// the next call. A shape left over from an earlier use is kept, emptied, so
-// that appending to it needs no memory.
+// the next call. It keeps the capacity of an earlier shape, so that appending
+// to it does not allocate.
 func (r *Response) AddOutput() *Output {
 	n := len(r.Outputs)
 	if n < cap(r.Outputs) {
@@ -78,7 +78,7 @@ func (r *Response) Release() {
 	r.Outputs = r.Outputs[:0]
 }
 
-// size returns roughly what the response keeps in memory.
+// size returns roughly how much memory the response uses.
 func (r *Response) size() int64 {
 	n := int64(responseOverhead)
 	for i := range r.Outputs {
@@ -87,7 +87,7 @@ func (r *Response) size() int64 {
 	return n
 }
 
-// responseOverhead is what a response takes besides its tensors' bytes, so that
+// responseOverhead is what a response uses in addition to its tensors, so that
 // empty ones count too.
 const responseOverhead = 512
 

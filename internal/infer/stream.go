@@ -8,21 +8,21 @@ import (
 	"shoal/internal/status"
 )
 
-// A Stream takes the responses that a decoupled model gives to one request: any
-// number of them, then the end. The engine makes one for each request to such a
-// model; requests to other models have none.
+// A Stream has the responses of a decoupled model to one request: any number of
+// them, then the end. The engine makes one for each request to such a model;
+// requests to other models have none.
 //
-// An instance takes the Stream from the request during Run and may use it, from
-// any goroutine and also after Run has returned, until it has called Finish.
-// The request itself is not the instance's any more by then: what the later
-// responses need of it is copied. Every stream must be finished, also when its
+// An instance takes the Stream from the request during Run. It may use it, from
+// any goroutine and also after Run has returned, until it has called Finish. By
+// then the request itself no longer belongs to the instance: what later
+// responses need must be copied. Every stream must be finished, also when its
 // client is gone.
 //
 // Responses wait in the stream for the client, in the order in which they were
-// sent. Nothing here blocks but Wait and WaitWhileRead.
+// sent. Only Wait and WaitWhileRead block.
 type Stream struct {
 	limit  int64
-	budget *inflight.Budget // what waiting responses count against
+	budget *inflight.Budget // that waiting responses count against
 	record func(Delivery)
 	gone   chan struct{} // closed when the client wants no more
 	wake   chan struct{} // buffered 1: the queue or the state changed, for Next
@@ -31,25 +31,25 @@ type Stream struct {
 	queue    []queued
 	bytes    int64
 	room     chan struct{} // closed when bytes fell below the mark; nil when nobody waits
-	waited   bool          // a sender has waited with patience
-	left     time.Duration // how much of it is left
-	earned   time.Duration // what the client has earned of it since
+	waited   bool          // a sender has used WaitWhileRead
+	left     time.Duration // how much of its patience is left
+	earned   time.Duration // what the client has earned back since
 	index    int           // of the next response
-	from     time.Time     // when work on it began
+	from     time.Time     // when work on the next response began
 	finished bool          // the sender is done
-	why      error         // why no more is wanted; gone is closed
+	why      error         // why the client wants no more; gone is closed
 	goneAt   time.Time
 }
 
-// A queued is one response on its way to the client, or the stream's end.
+// A queued is one response that waits for the client, or the stream's end.
 type queued struct {
-	resp  *Response // nil when there is only the end to tell
+	resp  *Response // nil when there is only the end
 	final bool
 	err   error // why the request failed, at the end
 	size  int64
 }
 
-// A ResponseOutcome says what became of one response of a stream.
+// A ResponseOutcome is the outcome of one response of a stream.
 type ResponseOutcome uint8
 
 // The outcomes.
@@ -60,28 +60,28 @@ const (
 	ResponseCancel                  // the model stopped because the client is gone
 )
 
-// A Delivery is what statistics learn of one response of a stream.
+// A Delivery is the record of one response of a stream, for statistics.
 type Delivery struct {
-	Index   int // of the response among those of its request
+	Index   int // by position in the request's responses
 	Outcome ResponseOutcome
 	Start   time.Time // work on it began
-	Output  time.Time // its outputs were being handed out; zero when there were none
+	Output  time.Time // its outputs began to be made; zero when there were none
 	End     time.Time
 }
 
-// NewStream returns a stream for one request in which responses of at most
-// limit bytes wait for the client. Each response is reported to record, which
+// NewStream returns a stream for one request, in which responses of at most
+// limit bytes wait for the client. It reports each response to record, which
 // must not block.
 func NewStream(limit int64, record func(Delivery)) *Stream {
 	return &Stream{limit: limit, record: record, gone: make(chan struct{}), wake: make(chan struct{}, 1), from: time.Now()}
 }
 
-// Within has the responses that wait count against b too. It must be called
-// before the stream is used.
+// Within also counts waiting responses against b. Call it before the stream is
+// used.
 func (s *Stream) Within(b *inflight.Budget) { s.budget = b }
 
-// Begin marks the time at which work on the next response began. Without, that
-// is when the one before it was sent.
+// Begin marks the time at which work on the next response began. Otherwise that
+// is when the previous one was sent.
 func (s *Stream) Begin() {
 	now := time.Now()
 	s.mu.Lock()
@@ -89,14 +89,14 @@ func (s *Stream) Begin() {
 	s.mu.Unlock()
 }
 
-// Send gives the client a response, which becomes the stream's: it is released
+// Send gives the client a response, which the stream then owns: it is released
 // once it is encoded, or at once when it cannot be sent. A response with Err
-// set is an error that the client is told of; more may follow it. With final it
-// is the last, and Finish need not be called.
+// set sends an error to the client; more may follow it. With final it is the
+// last, and Finish need not be called.
 //
 // Send fails when the stream is finished, when the client wants no more, or
-// when more is waiting for a slow client than the stream has room for, which
-// ends the stream. A sender that can wait calls Wait before.
+// when the responses that wait for a slow client exceed the limit, which ends
+// the stream. A sender that can wait calls Wait first.
 func (s *Stream) Send(resp *Response, final bool) error {
 	now := time.Now()
 	size := resp.size()
@@ -133,9 +133,9 @@ func (s *Stream) Send(resp *Response, final bool) error {
 	return err
 }
 
-// held returns what the stream counts as holding for its next response. The
-// first that waits may use the memory that is kept for small requests, the others
-// not: there may be many of them.
+// held returns how much the stream counts as holding for its next response.
+// Only the first waiting response may use the memory reserved for small
+// requests: there may be many others.
 func (s *Stream) held() int64 {
 	if s.bytes == 0 {
 		return 0
@@ -150,7 +150,7 @@ func (s *Stream) failLocked(err error) {
 	s.giveUp(err)
 }
 
-// Skip notes that the model has no response where one could have been. The
+// Skip records that the model has no response where one could have been. The
 // client is not told.
 func (s *Stream) Skip() {
 	s.mu.Lock()
@@ -159,10 +159,10 @@ func (s *Stream) Skip() {
 	s.record(d)
 }
 
-// Finish ends the stream. An error fails the request: it is the last that the
-// client is told. A sender that stops because the client is gone gives what
-// Wait or Send returned, or any other error with the code Cancelled. Finish may
-// be called again, to no effect.
+// Finish ends the stream. An error fails the request and is the last thing that
+// the client gets. A sender that stops because the client is gone passes the
+// error of Wait or Send, or any other error with the code Cancelled. Finish may
+// be called again, without effect.
 func (s *Stream) Finish(err error) {
 	now := time.Now()
 	s.mu.Lock()
@@ -184,8 +184,8 @@ func (s *Stream) Finish(err error) {
 	}
 }
 
-// failed counts the error that ends the stream. What a sender spends after the
-// client is gone is counted apart.
+// failed counts the error that ends the stream. Time that a sender spends after
+// the client is gone is counted separately.
 func (s *Stream) failed(err error, now time.Time) Delivery {
 	if s.why == nil || status.CodeOf(err) != status.Cancelled {
 		return s.deliver(ResponseFail, now, now)
@@ -196,7 +196,7 @@ func (s *Stream) failed(err error, now time.Time) Delivery {
 	return s.deliver(ResponseCancel, time.Time{}, now)
 }
 
-// deliver counts a response and returns what is to be recorded of it.
+// deliver counts a response and returns its record.
 func (s *Stream) deliver(o ResponseOutcome, output, now time.Time) Delivery {
 	if output.IsZero() && (o == ResponseSuccess || o == ResponseFail) {
 		output = now
@@ -232,10 +232,10 @@ func (s *Stream) Wait() error {
 	}
 }
 
-// WaitWhileRead is Wait for a sender whom others wait for: all its waits together
-// last no longer than patience, of which the client earns back a second with each
-// megabyte that it takes. After that it returns at once, and what is sent then may
-// end the stream.
+// WaitWhileRead is Wait for a sender that other requests wait for: all its
+// waits together last at most patience, of which the client earns back a second
+// with each megabyte that it reads. After that it returns at once, and a
+// further Send may end the stream.
 func (s *Stream) WaitWhileRead(patience time.Duration) error {
 	for {
 		room, err := s.look()
@@ -260,8 +260,8 @@ func (s *Stream) WaitWhileRead(patience time.Duration) error {
 	}
 }
 
-// patience returns how long a sender may still wait for the client, of so much at
-// first.
+// patience returns how long a sender may still wait for the client; most is its
+// initial patience.
 func (s *Stream) patience(most time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -273,11 +273,11 @@ func (s *Stream) patience(most time.Duration) time.Duration {
 	return s.left
 }
 
-// earn returns the patience that a client has for taking n bytes.
+// earn returns the patience that a client earns by reading n bytes.
 func earn(n int64) time.Duration { return time.Duration(n) * time.Second >> 20 }
 
-// look returns what is closed when there is room, nil when there is. It fails when
-// the client wants no more.
+// look returns a channel that is closed when there is room, nil when there is
+// room now. It fails when the client wants no more.
 func (s *Stream) look() (room <-chan struct{}, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -290,8 +290,8 @@ func (s *Stream) look() (room <-chan struct{}, err error) {
 	return s.room, nil
 }
 
-// waitPart is the part of a stream's room that a sender who waits keeps to. The
-// rest is for responses that turn out large.
+// A sender that waits uses only one waitPart-th of the stream's limit. The rest
+// is for responses that turn out large.
 const waitPart = 16
 
 // Cancelled reports whether the client wants no more.

@@ -37,7 +37,7 @@ type Budget struct {
 	wait  time.Duration
 
 	used    atomic.Int64
-	peak    atomic.Int64 // the most that was used since the last ResetPeak
+	peak    atomic.Int64 // the most used since the last ResetPeak
 	refused atomic.Int64
 	// How many claims wait, and how many of them are small; read without the
 	// mutex.
@@ -53,7 +53,7 @@ type Budget struct {
 	wanted  int64 // bytes that Try has refused since it last looked
 }
 
-// waiters are claims that wait, the first come first.
+// waiters are claims that wait, in the order of arrival.
 type waiters struct{ queue []*waiter }
 
 // A waiter is one claim that waits.
@@ -95,7 +95,7 @@ func (b *Budget) Refused() int64 {
 	return b.refused.Load()
 }
 
-// ceiling returns how much may be in use for a request that then holds so many
+// ceiling returns how much may be in use for a request that then holds holds
 // bytes.
 func (b *Budget) ceiling(holds int64) int64 {
 	if holds <= Small {
@@ -104,9 +104,9 @@ func (b *Budget) ceiling(holds int64) int64 {
 	return b.limit - b.limit/reserve
 }
 
-// Acquire claims n bytes for a request that holds so many already. It waits
-// while they do not fit, for a moment, and then fails with ResourceExhausted.
-// What it claimed must be given back by Release.
+// Acquire claims n bytes for a request that already holds held. If they do not
+// fit it waits for a moment, and then fails with ResourceExhausted. Give them
+// back with Release.
 func (b *Budget) Acquire(n, held int64) error {
 	if b == nil || n <= 0 {
 		return nil
@@ -121,8 +121,8 @@ func (b *Budget) Acquire(n, held int64) error {
 	return b.await(n, held+n <= Small)
 }
 
-// fits claims n bytes for a request that holds so many already, if they fit
-// now, and reports whether they did.
+// fits claims n bytes for a request that already holds held, if they fit now,
+// and reports whether they did.
 func (b *Budget) fits(n, held int64) bool {
 	if b == nil {
 		return true
@@ -175,7 +175,7 @@ func (b *Budget) await(n int64, small bool) error {
 	}
 	queue.queue = append(queue.queue, w)
 	b.countLocked()
-	b.grantLocked() // what was released before this claim counted as waiting
+	b.grantLocked() // memory may have been released before this claim counted as waiting
 	if b.waiting.Load() > 0 {
 		b.relieveLocked()
 	}
@@ -195,22 +195,23 @@ func (b *Budget) await(n int64, small bool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !queue.remove(w) {
-		return nil // granted in the same moment
+		return nil // granted at the last moment
 	}
-	b.grantLocked() // it may have stood in the way of the next
+	b.grantLocked() // this claim may have blocked the next one
 	b.countLocked()
 	b.refused.Add(1)
 	return b.full(n)
 }
 
-// grantLocked gives waiting claims what fits, small ones first.
+// grantLocked grants waiting claims that fit, small ones first.
 func (b *Budget) grantLocked() {
 	b.grantFromLocked(&b.small, b.limit)
 	b.grantFromLocked(&b.large, b.ceiling(Small+1))
 	b.countLocked()
 }
 
-// countLocked notes how many claims wait, for those who do not have the mutex.
+// countLocked updates the numbers of waiting claims that are read without the
+// mutex.
 func (b *Budget) countLocked() {
 	b.waitingSmall.Store(int32(len(b.small.queue)))
 	b.waiting.Store(int32(len(b.small.queue) + len(b.large.queue)))
@@ -234,14 +235,14 @@ func (q *waiters) remove(w *waiter) bool {
 	return false
 }
 
-// Try claims n bytes for a request that holds so many already, if they fit now,
+// Try claims n bytes for a request that already holds held, if they fit now,
 // and reports whether they did.
 func (b *Budget) Try(n, held int64) bool {
 	if b.fits(n, held) {
 		return true
 	}
 	b.refused.Add(1)
-	if held+n <= Small { // the others had their share
+	if held+n <= Small { // large requests had their share
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.wanted += n
@@ -253,8 +254,8 @@ func (b *Budget) Try(n, held int64) bool {
 // ErrFull returns the error for a claim of n bytes that Try refused.
 func (b *Budget) ErrFull(n int64) error { return b.full(n) }
 
-// Force claims n bytes whether they fit or not. It is for memory that is in
-// use already.
+// Force claims n bytes whether they fit or not, for memory that is already in
+// use.
 func (b *Budget) Force(n int64) {
 	if b != nil {
 		b.raise(b.used.Add(n))
@@ -275,7 +276,7 @@ func (b *Budget) Release(n int64) {
 	}
 }
 
-// ResetPeak returns the most that was in use since it was last called.
+// ResetPeak returns the most that was in use since the last call.
 func (b *Budget) ResetPeak() int64 {
 	if b == nil {
 		return 0
@@ -304,7 +305,7 @@ func (b *Budget) full(n int64) error {
 		b.used.Load(), b.limit, n)
 }
 
-// A Claim is what one request holds of a budget. The zero value belongs to no
+// A Claim is one request's share of a budget. The zero value belongs to no
 // budget and has no limit.
 type Claim struct {
 	budget *Budget
@@ -314,7 +315,7 @@ type Claim struct {
 // Claim returns an empty claim on the budget.
 func (b *Budget) Claim() Claim { return Claim{budget: b} }
 
-// Budget returns what the claim counts against, nil for nothing.
+// Budget returns the claim's budget, nil for none.
 func (c *Claim) Budget() *Budget { return c.budget }
 
 // Acquire claims n bytes more, as Budget.Acquire does.
@@ -332,7 +333,7 @@ func (c *Claim) Force(n int64) {
 	c.held += n
 }
 
-// Release gives back all that is held. The claim can be used again.
+// Release gives back the whole claim. It can be used again.
 func (c *Claim) Release() {
 	c.budget.Release(c.held)
 	c.held = 0

@@ -9,12 +9,11 @@ import (
 	"strings"
 )
 
-// SystemMemory returns how much memory the process may use: that of the machine
-// or of its control groups, whichever is less. It returns 0 when that is not
-// known.
+// SystemMemory returns how much memory the process may use: the machine's or
+// its control groups', whichever is less. It returns 0 when that is unknown.
 func SystemMemory() int64 { return systemMemory("/") }
 
-// systemMemory is SystemMemory with the files of the system under root.
+// systemMemory is SystemMemory with the system's files under root.
 func systemMemory(root string) int64 {
 	least := meminfo(filepath.Join(root, "proc/meminfo"))
 	groups, err := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
@@ -34,8 +33,8 @@ func systemMemory(root string) int64 {
 		case fields[1] != "":
 			continue
 		}
-		// A limit of any group above holds too. In a container the path may
-		// be the host's and not be there: the root has the limit then.
+		// The limits of all groups above apply too. In a container the path may
+		// be the host's and not exist: the root then has the limit.
 		for path := filepath.Clean("/" + fields[2]); ; path = filepath.Dir(path) {
 			if n := limitIn(filepath.Join(root, folder, path, file)); n > 0 && (least == 0 || n < least) {
 				least = n
@@ -48,13 +47,13 @@ func systemMemory(root string) int64 {
 	return least
 }
 
-// limitIn returns the limit that a file of a control group has, 0 for none.
+// limitIn returns the limit in a file of a control group, 0 for none.
 func limitIn(path string) int64 {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return 0
 	}
-	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64) // "max" is no number
+	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64) // "max" is not a number
 	if err != nil {
 		return 0
 	}

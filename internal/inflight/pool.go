@@ -5,19 +5,18 @@ import (
 	"sync"
 )
 
-// A Pool lends the memory that messages are received into and sent from, and
-// counts what is lent against a budget. It implements grpc's mem.BufferPool.
-// Buffers have undefined content: clearing a large one would cost as much as
-// another copy.
+// A Pool provides the memory for messages that are received and sent, and
+// counts it against a budget. It implements grpc's mem.BufferPool. Buffers have
+// undefined content: clearing a large one would cost as much as another copy.
 //
-// Pools share the memory that nobody uses.
+// All pools share their idle memory.
 type Pool struct{ budget *Budget }
 
 // NewPool returns a pool whose buffers count against b, which may be nil.
 func NewPool(b *Budget) *Pool { return &Pool{budget: b} }
 
-// Buffers have a power of two between 2 KiB (grpc does not give back 1 KiB and
-// less) and 16 MiB; larger ones are left to the garbage collector.
+// The sizes of buffers are powers of two between 2 KiB (grpc does not return 1
+// KiB and less) and 16 MiB; the garbage collector takes larger ones.
 const (
 	minTier = 11
 	maxTier = 24
@@ -25,8 +24,8 @@ const (
 
 var tiers [maxTier - minTier + 1]sync.Pool
 
-// tier returns the power of two that a buffer of n bytes has, and whether it is
-// one that is kept.
+// tier returns the power of two for a buffer of n bytes, and whether such
+// buffers are kept.
 func tier(n int) (int, bool) {
 	t := max(bits.Len(uint(max(n, 1)-1)), minTier)
 	return t, t <= maxTier
@@ -54,8 +53,8 @@ func (p *Pool) Get(n int) *[]byte {
 	return take(n)
 }
 
-// Claim returns a buffer of n bytes for a request that holds so many already.
-// It waits and fails as Budget.Acquire does.
+// Claim returns a buffer of n bytes for a request that already holds held. It
+// waits and fails as Budget.Acquire does.
 func (p *Pool) Claim(n int, held int64) (*[]byte, error) {
 	if err := p.budget.Acquire(size(n), held); err != nil {
 		return nil, err
@@ -64,8 +63,8 @@ func (p *Pool) Claim(n int, held int64) (*[]byte, error) {
 }
 
 // Reuse returns a buffer of n bytes if one is idle and fits the budget now, and
-// else nil. It makes no memory, so that a client cannot have it made by
-// announcing bytes.
+// nil otherwise. It allocates nothing, so that a client cannot cause an
+// allocation by announcing bytes.
 func (p *Pool) Reuse(n int, held int64) *[]byte {
 	t, kept := tier(n)
 	if !kept {

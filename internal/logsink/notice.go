@@ -8,12 +8,13 @@ import (
 	"time"
 )
 
-// SlogNotice returns a Notice in the form of the handlers that newHandler makes.
+// SlogNotice returns a Notice in the format of the handlers that newHandler
+// makes.
 func SlogNotice(newHandler func(*bytes.Buffer) slog.Handler) func(lines uint64) []byte {
 	return func(lines uint64) []byte {
 		var b bytes.Buffer
 		r := slog.NewRecord(time.Now(), slog.LevelWarn, noticeText(lines), 0)
-		_ = newHandler(&b).Handle(context.Background(), r) // a buffer takes everything
+		_ = newHandler(&b).Handle(context.Background(), r) // a buffer does not fail
 		return b.Bytes()
 	}
 }

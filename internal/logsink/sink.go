@@ -1,8 +1,8 @@
 // Package logsink writes a log to a stream that may stall, fail or lose its
-// reader, without ever holding up whoever logs. Lines wait in a bounded buffer for
+// reader, without ever blocking the caller. Lines wait in a bounded buffer for
 // one goroutine that writes them. Lines that do not fit, or that cannot be
-// written, are dropped and counted; as soon as the stream takes lines again, one
-// of them says how many are missing.
+// written, are dropped and counted; as soon as the stream accepts lines again,
+// one of them says how many are missing.
 //
 // Start returns a running Sink that the caller must Close. All methods may be
 // called from any goroutine.
@@ -17,15 +17,15 @@ import (
 )
 
 // DefaultSize is how many bytes wait for a slow stream unless Options say
-// otherwise; as many again may be in the write that is under way.
+// otherwise; as many again may be in the current write.
 const DefaultSize = 1 << 20
 
 // Options are the settings of a sink. A zero value means the default.
 type Options struct {
 	// Size is how many bytes of lines may wait.
 	Size int
-	// Notice returns the line that says that so many are missing; the default
-	// says it in plain text.
+	// Notice returns the line that says how many lines are missing; the default
+	// is plain text.
 	Notice func(lines uint64) []byte
 }
 
@@ -34,17 +34,17 @@ type Sink struct {
 	to      io.Writer
 	opt     Options
 	wake    chan struct{} // buffered 1: something is pending, or the sink is closed
-	ended   chan struct{} // closed when the writing goroutine has ended
+	ended   chan struct{} // closed when the writer's goroutine has ended
 	dropped atomic.Uint64
 
-	midLine bool // the last write ended within a line; the writing goroutine's
+	midLine bool // the last write ended within a line; only the writer's goroutine uses it
 
 	mu       sync.Mutex // protects the fields below
 	pending  []byte
 	spare    []byte // the memory of the chunk that was written last
 	lost     uint64 // lines that were dropped and not yet reported
-	accepted uint64 // calls of Write whose lines were taken
-	done     uint64 // those of them that were written or given up
+	accepted uint64 // number of accepted writes
+	done     uint64 // number of those that were written or given up
 	flushes  []flush
 	closed   bool
 }
@@ -114,12 +114,12 @@ func (s *Sink) run() {
 	}
 }
 
-// writeChunk writes what is pending and then what is to be said of lost lines. It
-// reports whether there was anything to write and the stream took it.
+// writeChunk writes the pending lines and then the notice of lost ones. It
+// reports whether there was anything to write and the stream accepted it.
 func (s *Sink) writeChunk() bool {
 	s.mu.Lock()
 	chunk, target := s.pending, s.accepted
-	lost := s.lost // the buffer was full with chunk, so they are missing after it
+	lost := s.lost // the buffer was full of chunk, so they are missing after it
 	s.pending, s.spare = s.spare[:0], nil
 	s.mu.Unlock()
 	rest, err := s.write(chunk)
@@ -150,7 +150,7 @@ func (s *Sink) report(lost uint64) bool {
 	return true
 }
 
-// write writes b and returns what the stream did not take of it.
+// write writes b and returns the part that the stream did not accept.
 func (s *Sink) write(b []byte) (rest []byte, err error) {
 	if len(b) == 0 {
 		return nil, nil
@@ -168,7 +168,7 @@ func (s *Sink) write(b []byte) (rest []byte, err error) {
 	return b[n:], err
 }
 
-// finishLocked ends the flushes that wait for no more than target writes.
+// finishLocked ends the flushes that wait for at most target writes.
 func (s *Sink) finishLocked(target uint64) {
 	s.done = target
 	kept := s.flushes[:0]
@@ -182,8 +182,8 @@ func (s *Sink) finishLocked(target uint64) {
 	s.flushes = kept
 }
 
-// Flush returns when all lines so far are written or given up, but after limit at
-// the latest. It reports whether that was in time.
+// Flush returns when all lines so far are written or given up, but after limit
+// at the latest. It reports whether that was in time.
 func (s *Sink) Flush(limit time.Duration) bool {
 	s.mu.Lock()
 	if s.done >= s.accepted {
@@ -203,9 +203,8 @@ func (s *Sink) Flush(limit time.Duration) bool {
 	}
 }
 
-// Close takes no more lines, writes those that are there for at most limit and
-// reports whether that was enough. Otherwise a write is left behind that the
-// stream does not take.
+// Close accepts no more lines, writes the pending ones for at most limit and
+// reports whether that was enough. Otherwise it leaves a blocked write behind.
 func (s *Sink) Close(limit time.Duration) bool {
 	s.mu.Lock()
 	s.closed = true

@@ -12,7 +12,7 @@ var (
 	memoryUsed  = newFamily("nv_cpu_memory_used_bytes", "CPU used memory (RAM), in bytes", gauge)
 )
 
-// A machineState is what the system tells of the whole machine.
+// A machineState is the system's account of the whole machine.
 type machineState struct {
 	busy, total     float64 // processor time since it started, in seconds
 	memory, memused float64 // in bytes
@@ -26,7 +26,7 @@ func (s machineState) use(old machineState) float64 {
 	return max(0, s.busy-old.busy) / (s.total - old.total)
 }
 
-// A cpuCollector has gauges of the machine that are as old as the last read.
+// A cpuCollector has gauges of the machine, as of the last read.
 type cpuCollector struct {
 	state func() (machineState, error)
 
@@ -35,7 +35,7 @@ type cpuCollector struct {
 	use  float64
 }
 
-// newCPU returns the collector, nil where the system does not tell.
+// newCPU returns the collector, nil where the system does not support it.
 func newCPU() *cpuCollector { return startCPU(machine) }
 
 func startCPU(state func() (machineState, error)) *cpuCollector {

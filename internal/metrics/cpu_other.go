@@ -4,5 +4,5 @@ package metrics
 
 import "errors"
 
-// machine is not told of here, as in Triton.
+// machine is not supported here, as in Triton.
 func machine() (machineState, error) { return machineState{}, errors.ErrUnsupported }

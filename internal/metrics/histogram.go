@@ -9,8 +9,8 @@ import (
 	counted "shoal/internal/histogram"
 )
 
-// both returns a histogram with classic and native buckets. Text shows the
-// classic ones; a Prometheus that asks for protobuf gets both and takes its pick.
+// both returns a histogram with classic and native buckets. The text format has
+// the classic ones; a Prometheus that asks for protobuf gets both.
 func both(s counted.Snapshot) *dto.Histogram {
 	h := classic(s, s.Layout.Bounds(), 1)
 	h.SampleSum = &s.Sum
@@ -21,7 +21,7 @@ func both(s counted.Snapshot) *dto.Histogram {
 	return h
 }
 
-// classic returns the count and the classic buckets at bounds that are in a unit
+// classic returns the count and the classic buckets. The bounds are in a unit
 // of which perUnit make one of the snapshot's.
 func classic(s counted.Snapshot, bounds []float64, perUnit float64) *dto.Histogram {
 	n := s.Count()
@@ -36,8 +36,8 @@ func classic(s counted.Snapshot, bounds []float64, perUnit float64) *dto.Histogr
 	return h
 }
 
-// firstResponse returns Triton's histogram of milliseconds. Its sum is whole, as
-// the original's: people parse it as an integer.
+// firstResponse returns Triton's histogram of milliseconds. Its sum is a whole
+// number, as in Triton: people parse it as an integer.
 func firstResponse(s *engine.Statistics) *dto.Histogram {
 	h := classic(s.FirstResponseTime, s.FirstResponse, 1000)
 	sum := math.Floor(s.FirstResponseTime.Sum * 1000)
@@ -45,8 +45,8 @@ func firstResponse(s *engine.Statistics) *dto.Histogram {
 	return h
 }
 
-// spans puts native buckets into the form of the wire: runs of neighbours, and
-// the differences between their counts.
+// spans converts native buckets to the wire format: runs of neighbours, and the
+// differences between their counts.
 func spans(buckets []counted.Bucket) (runs []*dto.BucketSpan, deltas []int64) {
 	next, last := int32(0), int64(0)
 	for i, b := range buckets {
@@ -59,7 +59,7 @@ func spans(buckets []counted.Bucket) (runs []*dto.BucketSpan, deltas []int64) {
 		deltas = append(deltas, int64(b.Count)-last)
 		next, last = b.Index+1, int64(b.Count)
 	}
-	if len(runs) == 0 { // an empty run says that this is a native histogram
+	if len(runs) == 0 { // an empty run marks a native histogram
 		runs = append(runs, &dto.BucketSpan{Offset: new(int32), Length: new(uint32)})
 	}
 	return runs, deltas

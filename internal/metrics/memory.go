@@ -6,7 +6,7 @@ import (
 	"shoal/internal/inflight"
 )
 
-// memoryCollectors tell how much of the memory budget is in use.
+// memoryCollectors report how much of the memory budget is in use.
 func memoryCollectors(b *inflight.Budget) []prometheus.Collector {
 	gauge := func(name, help string, value func() int64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(value()) })

@@ -1,7 +1,7 @@
-// Package metrics is the Prometheus endpoint: the models' counters under the
-// names that Triton gives them, what Triton's users miss under shoal_, and the
-// process's own. Start returns a handler that reads the engine when it is
-// scraped, and that the caller must Close; nothing here is on a request's path.
+// Package metrics is the Prometheus endpoint: the models' counters under
+// Triton's names, further ones under shoal_, and the process's own. Start
+// returns a handler that reads the engine when it is scraped, and that the
+// caller must Close; nothing here is on a request's path.
 package metrics
 
 import (
@@ -20,23 +20,22 @@ import (
 	"shoal/internal/reject"
 )
 
-// A Source tells the counters of every version that is ready.
+// A Source returns the counters of every ready version.
 type Source interface {
 	Statistics(name string, version int64) ([]engine.Statistics, error)
 }
 
-// Options say what is measured and how often.
+// Options are what is measured and how often.
 type Options struct {
 	Settings Settings
 	// CPU adds gauges of the machine, read every Interval.
 	CPU      bool
 	Interval time.Duration
-	// Memory is what requests and answers in flight count against; nil is
-	// none.
+	// Memory is the budget of requests and answers in flight; nil is none.
 	Memory *inflight.Budget
 	// User has models' own metrics; nil is none.
 	User UserSource
-	// Rejects knows what was turned away; nil is none.
+	// Rejects counts rejected requests; nil is none.
 	Rejects *reject.Counter
 	// LogDropped returns how many lines of the log were dropped; nil is unknown.
 	LogDropped func() uint64
@@ -50,8 +49,7 @@ type Metrics struct {
 	wg   sync.WaitGroup
 }
 
-// Start returns the handler and begins to watch what has to be watched over
-// time.
+// Start returns the handler and begins to sample the machine.
 func Start(opt Options, src Source) *Metrics {
 	m := &Metrics{mux: http.NewServeMux(), done: make(chan struct{})}
 	reg := prometheus.NewRegistry()
@@ -102,7 +100,7 @@ func (m *Metrics) every(d time.Duration, f func()) {
 	})
 }
 
-// Close stops watching. The handler goes on to answer.
+// Close stops sampling. The handler still answers.
 func (m *Metrics) Close() {
 	close(m.done)
 	m.wg.Wait()
@@ -112,8 +110,8 @@ func (m *Metrics) Close() {
 func (m *Metrics) ServeHTTP(w http.ResponseWriter, r *http.Request) { m.mux.ServeHTTP(w, r) }
 
 // handler answers with protobuf, which has the native histograms, when the
-// client prefers it, and else with text. There is no OpenMetrics: in it
-// counters must be called _total, which Triton's are not.
+// client prefers it, and otherwise with text. There is no OpenMetrics: its
+// counters must end in _total, and Triton's do not.
 func handler(reg *prometheus.Registry, log *slog.Logger) http.Handler {
 	protobuf := promhttp.HandlerFor(reg, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -132,6 +130,6 @@ func handler(reg *prometheus.Registry, log *slog.Logger) http.Handler {
 			log.Error("gathering metrics", "err", err)
 		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		_, _ = w.Write(appendText(nil, families)) // a client that has gone needs no answer
+		_, _ = w.Write(appendText(nil, families)) // a client that is gone needs no answer
 	})
 }

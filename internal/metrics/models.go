@@ -8,8 +8,8 @@ import (
 	"shoal/internal/infer"
 )
 
-// modelCollector makes metrics of the engine's counters at each scrape. A model
-// that is unloaded is not among them any more, and its series are gone.
+// modelCollector makes metrics from the engine's counters at each scrape. The
+// series of a model end when it is unloaded.
 type modelCollector struct {
 	src      Source
 	settings Settings
@@ -28,8 +28,8 @@ func newNumber(name, help string, kind dto.MetricType, value func(*engine.Statis
 
 func micros(d engine.Duration) float64 { return float64(d.Ns / 1000) }
 
-// counts are the counters that are there, at zero, even when latency counters
-// are turned off: so it is in Triton.
+// counts are the counters that exist, at zero, even when latency counters are
+// off, as in Triton.
 var counts = []number{
 	newNumber("nv_inference_request_success", "Number of successful inference requests, all batch sizes", counter,
 		func(s *engine.Statistics) float64 { return float64(s.Success.Count) }),
@@ -39,7 +39,7 @@ var counts = []number{
 		func(s *engine.Statistics) float64 { return float64(s.ExecutionCount) }),
 }
 
-// latencies are the counters that are not.
+// latencies are the counters that do not.
 var latencies = []number{
 	newNumber("nv_inference_request_duration_us", "Cumulative inference request duration in microseconds (includes cached requests)", counter,
 		func(s *engine.Statistics) float64 { return micros(s.Success) }),
@@ -53,7 +53,7 @@ var latencies = []number{
 		func(s *engine.Statistics) float64 { return micros(s.ComputeOutput) }),
 }
 
-// always are there whatever the settings: Triton's gauges, and ours.
+// always exist whatever the settings: Triton's gauges, and ours.
 var always = []number{
 	newNumber("nv_inference_pending_request_count", "Instantaneous number of pending requests awaiting execution per-model.", gauge,
 		func(s *engine.Statistics) float64 { return float64(s.Pending) }),
@@ -82,8 +82,8 @@ var (
 	firstAnswer    = newFamily(engine.FamilyFirstResponse, "Duration from request to first response in milliseconds", histogram)
 )
 
-// Describe implements prometheus.Collector. It names nothing, since the labels
-// are known only with the models.
+// Describe implements prometheus.Collector. It describes nothing, since the
+// labels depend on the models.
 func (c *modelCollector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.

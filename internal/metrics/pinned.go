@@ -7,8 +7,8 @@ var (
 	pinnedUsed  = newFamily("nv_pinned_memory_pool_used_bytes", "Pinned memory pool used memory size, in bytes", gauge)
 )
 
-// pinnedCollector says that there is no pool of pinned memory, as Triton does
-// where it has none: dashboards made for it ask.
+// pinnedCollector reports that there is no pool of pinned memory, as Triton
+// does: dashboards made for Triton ask for it.
 type pinnedCollector struct{}
 
 // Describe implements prometheus.Collector.

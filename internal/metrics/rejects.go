@@ -14,14 +14,14 @@ var (
 	closed = newFamily("shoal_connections_closed_total", "Connections that the server closed because of a limit, by the limit", counter)
 )
 
-// rejectCollector makes metrics of what was turned away.
+// rejectCollector makes metrics of rejected requests and closed connections.
 type rejectCollector struct {
 	src     Source
 	rejects *reject.Counter
 }
 
-// Describe implements prometheus.Collector. It names nothing, since the labels
-// are known only with the models.
+// Describe implements prometheus.Collector. It describes nothing, since the
+// labels depend on the models.
 func (c rejectCollector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
@@ -50,8 +50,8 @@ func (c rejectCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// requests sends what was counted for a version; reasons that begin at zero are
-// sent even if nothing was.
+// requests sends the counts of a version; reasons that begin at zero are sent
+// even when their count is zero.
 func (c rejectCollector) requests(ch chan<- prometheus.Metric, labels []*dto.LabelPair, model string, version int64, zero func(reject.Reason) bool) {
 	for p := range reject.ProtocolCount {
 		for r := range reject.ReasonCount {

@@ -28,9 +28,9 @@ const (
 	summary   = dto.MetricType_SUMMARY
 )
 
-// A series is one metric as a scrape finds it. It is a prometheus.Metric of our
-// own because the library's const metrics want the same label names for all of
-// a family, and metric_tags give each model others.
+// A series is one metric at a scrape. It is our own prometheus.Metric because
+// the library's const metrics need the same label names for a whole family, and
+// metric_tags give each model different ones.
 type series struct {
 	family    *family
 	labels    []*dto.LabelPair
@@ -58,7 +58,7 @@ func (s *series) Write(m *dto.Metric) error {
 	return nil
 }
 
-// labelsOf returns the labels of a version's metrics by rising name.
+// labelsOf returns the labels of a version's metrics, sorted by name.
 func labelsOf(s *engine.Statistics) []*dto.LabelPair {
 	labels := []*dto.LabelPair{label("model", s.Name), label("version", strconv.FormatInt(s.Version, 10))}
 	for key, value := range s.Config.GetMetricTags() {
@@ -76,7 +76,7 @@ func with(labels []*dto.LabelPair, name, value string) []*dto.LabelPair {
 }
 
 func label(name, value string) *dto.LabelPair {
-	value = strings.ToValidUTF8(value, "\uFFFD") // the library refuses anything else
+	value = strings.ToValidUTF8(value, "\uFFFD") // the library refuses invalid UTF-8
 	return &dto.LabelPair{Name: &name, Value: &value}
 }
 

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Settings are what --metrics-config turns on and off. The zero value is the
-// default, but for Quantiles.
+// Settings are the settings of --metrics-config. The zero value is the default,
+// except for Quantiles.
 type Settings struct {
 	NoCounters    bool // counter_latencies=false
 	FirstResponse bool // histogram_latencies=true
@@ -18,7 +18,7 @@ type Settings struct {
 
 var defaultQuantiles = []float64{0.5, 0.9, 0.95, 0.99, 0.999}
 
-// ParseSettings reads settings of the form name=value. It reports every fault.
+// ParseSettings reads settings of the form name=value. It reports every error.
 func ParseSettings(list []string) (Settings, error) {
 	s := Settings{Quantiles: defaultQuantiles}
 	var errs []error
@@ -58,8 +58,8 @@ func (s *Settings) set(name, value string) error {
 	return nil
 }
 
-// parseQuantiles reads pairs of a quantile and the error that it may have. The
-// error is not ours to choose: quantiles are within 2 % of their value.
+// parseQuantiles reads pairs of a quantile and its allowed error. The error is
+// ignored: our quantiles are within 2 % of their value.
 func parseQuantiles(text string) ([]float64, error) {
 	var list []float64
 	for _, pair := range strings.Split(text, ",") {

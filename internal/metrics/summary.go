@@ -13,14 +13,14 @@ import (
 	"shoal/internal/infer"
 )
 
-// A summary's quantiles are of the last minute, in five steps, as those of
-// Triton's library are; its count and sum are of all time.
+// A summary's quantiles are of the last minute, in five steps, as in Triton's
+// library; its count and sum are of all time.
 const (
 	windowSteps = 5
 	windowStep  = 12 * time.Second
 )
 
-// A window is a summary family and the distribution that it is made of.
+// A window is a summary family and its distribution.
 type window struct {
 	*family
 	values func(*engine.Statistics) counted.Snapshot
@@ -49,13 +49,13 @@ var summaries = []window{
 	},
 }
 
-// windows remember what the distributions were at the last few steps.
+// windows keep the distributions at the last few steps.
 type windows struct {
 	mu   sync.Mutex // protects past
 	past map[versionKey][]past
 }
 
-// A versionKey is one loading of a version: a later one starts at zero.
+// A versionKey identifies one loading of a version: a later one starts at zero.
 type versionKey struct {
 	name    string
 	version int64
@@ -69,11 +69,11 @@ func newWindows() *windows { return &windows{past: make(map[versionKey][]past)} 
 
 func keyOf(s *engine.Statistics) versionKey { return versionKey{s.Name, s.Version, s.Loaded} }
 
-// turn takes the step that is due, and forgets versions that are gone.
+// turn takes the step that is due, and removes versions that are gone.
 func (w *windows) turn(src Source) {
 	stats, err := src.Statistics("", infer.LatestVersion)
 	if err != nil {
-		return // the next scrape tells
+		return // the next scrape reports the error
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 )
 
 // appendText appends the families in the text format. Values are plain
-// decimals: the library's own writer prints 1e+06 for a million, which the
-// patterns that people match Triton's metrics with do not expect.
+// decimals: the library's own writer prints 1e+06 for a million, which people's
+// patterns for Triton's metrics do not expect.
 func appendText(b []byte, families []*dto.MetricFamily) []byte {
 	for _, f := range families {
 		name := f.GetName()
@@ -48,7 +48,7 @@ func appendMetric(b []byte, name string, kind dto.MetricType, m *dto.Metric) []b
 	return appendSample(b, name, m, "", "", m.GetUntyped().GetValue())
 }
 
-// appendSample appends one line; key, when set, is a label beyond the metric's.
+// appendSample appends one line; key, when set, is an additional label.
 func appendSample(b []byte, name string, m *dto.Metric, key, value string, v float64) []byte {
 	b = append(b, name...)
 	sep := byte('{')

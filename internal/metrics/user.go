@@ -9,12 +9,12 @@ import (
 	"shoal/internal/usermetric"
 )
 
-// A UserSource tells the metrics that models' own code counts.
+// A UserSource returns the metrics of models' own code.
 type UserSource interface {
 	Families() []usermetric.Family
 }
 
-// userCollector shows models' own metrics. It describes none beforehand: they
+// userCollector shows models' own metrics. It describes none in advance: they
 // come and go with the models.
 type userCollector struct{ src UserSource }
 

@@ -9,8 +9,8 @@ import (
 	"shoal/internal/tensor"
 )
 
-// CheckGraph says where a complete configuration and the model's graph differ,
-// all of it at once; the error is of code InvalidArgument.
+// CheckGraph reports all differences between a complete configuration and the
+// model's graph at once; the error has code InvalidArgument.
 func CheckGraph(cfg *modelpb.ModelConfig, g Graph) error {
 	var p problems
 	c := checker{cfg: cfg, p: &p}
@@ -34,7 +34,7 @@ func CheckGraph(cfg *modelpb.ModelConfig, g Graph) error {
 }
 
 // requiredInputs returns how many of the graph's inputs the configuration
-// accounts for: its own and those that the server feeds.
+// accounts for: its own and those that the server makes.
 func requiredInputs(cfg *modelpb.ModelConfig) int {
 	n := 0
 	for _, in := range cfg.Input {
@@ -51,8 +51,8 @@ func requiredInputs(cfg *modelpb.ModelConfig) int {
 	return n + len(cfg.GetSequenceBatching().GetState())
 }
 
-// scattered reports whether a batch output makes that output, whose shape then
-// is not the model's.
+// scattered reports whether a batch output splits that output, whose shape then
+// differs from the model's.
 func scattered(cfg *modelpb.ModelConfig, output string) bool {
 	return slices.ContainsFunc(cfg.BatchOutput, func(b *modelpb.BatchOutput) bool {
 		return slices.Contains(b.TargetName, output)
@@ -111,8 +111,8 @@ func (c checker) input(in *modelpb.ModelInput, t GraphTensor, g Graph) {
 	}
 }
 
-// shape compares the graph's shape with the configured one. An input may fix
-// what the model leaves open; an output is compared exactly.
+// shape compares the graph's shape with the configured one. An input may fix a
+// dimension that the model leaves variable; an output is compared exactly.
 func (c checker) shape(t GraphTensor, dims tensor.Shape, exact bool) {
 	batching := c.cfg.MaxBatchSize > 0
 	if batching && (len(t.Dims) == 0 || t.Dims[0] != -1) {

@@ -7,8 +7,8 @@ import (
 	"shoal/internal/tensor"
 )
 
-// batchInputs holds the inputs that the server makes from the shapes of a batch
-// against the graph. Validate has seen that their sources exist.
+// batchInputs checks the inputs that the server makes from the shapes of a
+// batch against the graph. Validate has checked that their sources exist.
 func (c checker) batchInputs(known []GraphTensor) {
 	fed := map[string]bool{}
 	for _, in := range c.cfg.Input {
@@ -32,14 +32,15 @@ func (c checker) batchInputs(known []GraphTensor) {
 	}
 }
 
-// batchInput compares the graph's shape with that of the tensor that is made.
+// batchInput compares the graph's shape with that of the tensor that the server
+// makes.
 func (c checker) batchInput(kind modelpb.BatchInput_Kind, t GraphTensor, source *modelpb.ModelInput) {
 	made := tensor.Shape{-1}
 	if kind == modelpb.BatchInput_BATCH_ITEM_SHAPE {
 		made = append(made, int64(len(backendDims(source))))
 	}
 	fits := len(t.Dims) == len(made)
-	for i := 1; fits && i < len(made); i++ { // how many there will be is not known yet
+	for i := 1; fits && i < len(made); i++ { // how many there will be is unknown
 		fits = t.Dims[i] == -1 || t.Dims[i] == made[i]
 	}
 	if !fits {
@@ -48,8 +49,8 @@ func (c checker) batchInput(kind modelpb.BatchInput_Kind, t GraphTensor, source 
 	}
 }
 
-// batchOutputs checks that the shapes of the outputs that are scattered follow
-// from their sources'.
+// batchOutputs checks that the shapes of scattered outputs follow from their
+// sources'.
 func (c checker) batchOutputs() {
 	seen := map[string]bool{}
 	for _, b := range c.cfg.BatchOutput {
@@ -68,7 +69,7 @@ func (c checker) batchOutputs() {
 }
 
 // batchOutput checks that each variable dimension of an output has one of its
-// source in the same place to be taken from.
+// source at the same position.
 func (c checker) batchOutput(out *modelpb.ModelOutput, source *modelpb.ModelInput) {
 	dims, from := backendDims(out), backendDims(source)
 	if lastIndex(dims, -1) >= len(from) {

@@ -8,11 +8,11 @@ import (
 	"shoal/internal/status"
 )
 
-// Complete fills in what cfg leaves out from the model's graph: the batch
-// size, the inputs and outputs, and the scheduler. A configuration that lists
-// both inputs and outputs is left alone. The notes say what was filled in, for
-// the log. DefaultMaxBatch is the batch size of a model that can be batched
-// and whose configuration does not say how far.
+// Complete fills in what cfg leaves out from the model's graph: the batch size,
+// the inputs and outputs, and the scheduler. A configuration that lists both
+// inputs and outputs is not changed. The notes say what was filled in, for the
+// log. DefaultMaxBatch is the batch size of a model that can be batched and
+// whose configuration sets none.
 func Complete(cfg *modelpb.ModelConfig, g Graph, defaultMaxBatch int) (notes []string, err error) {
 	inputs := len(cfg.Input)+len(cfg.BatchInput) > 0
 	outputs := len(cfg.Output) > 0
@@ -77,9 +77,9 @@ func (g Graph) batchable() bool {
 	return true
 }
 
-// configDims returns how a configuration describes the shape of t. One that is
-// nothing but the batch dimension has one element per row for the client and
-// none of that for the backend; a scalar without batching is one element.
+// configDims returns the shape of t in a configuration. A tensor with only the
+// batch dimension has one element per row for the client and no such dimension
+// for the backend; a scalar without batching is one element.
 func configDims(t GraphTensor, batching bool) ([]int64, *modelpb.ModelTensorReshape) {
 	dims := t.Dims
 	if batching {

@@ -13,11 +13,11 @@ import (
 	"shoal/internal/status"
 )
 
-// maxFaults bounds the faults that are reported of one text. A file with more
+// maxFaults bounds the errors that are reported for one text. A file with more
 // is not a configuration, and the rest would hide the first.
 const maxFaults = 50
 
-// faults gathers what is wrong with a text, in the order in which it is found.
+// faults collects the errors in a text, in the order in which they are found.
 type faults struct {
 	path string
 	text []byte
@@ -25,7 +25,7 @@ type faults struct {
 	more bool // there were more than maxFaults
 }
 
-// add notes a fault at an offset of the text; field may be empty.
+// add adds an error at an offset of the text; field may be empty.
 func (f *faults) add(offset int, field, format string, args ...any) {
 	if len(f.list) == maxFaults {
 		f.more = true
@@ -47,7 +47,7 @@ func (f *faults) position(offset int) (line, col int) {
 	return line, utf8.RuneCount(before) + 1
 }
 
-// err returns all faults as one error, nil when there are none.
+// err returns all errors as one, nil when there are none.
 func (f *faults) err() error {
 	if len(f.list) == 0 {
 		return nil
@@ -59,15 +59,15 @@ func (f *faults) err() error {
 	return status.Errorf(status.InvalidArgument, "%s", strings.Join(lines, "\n"))
 }
 
-// problems gathers what is wrong with a whole configuration.
+// problems collects the errors in a whole configuration.
 type problems []string
 
 func (p *problems) add(format string, args ...any) {
 	*p = append(*p, fmt.Sprintf(format, args...))
 }
 
-// err returns the problems as one error on one line, so that the first reads
-// as the original's only one; nil when there are none.
+// err returns the problems as one error on one line, so that a single one reads
+// like Triton's; nil when there are none.
 func (p problems) err() error {
 	if len(p) == 0 {
 		return nil
@@ -75,8 +75,8 @@ func (p problems) err() error {
 	return status.Errorf(status.InvalidArgument, "%s", strings.Join(p, "; "))
 }
 
-// fieldHint says which fields a message has: those whose names are near, or
-// all of them.
+// fieldHint lists the fields of a message: those with similar names, or all of
+// them.
 func fieldHint(desc protoreflect.MessageDescriptor, name string) string {
 	var all, near []string
 	for i := range desc.Fields().Len() {
@@ -92,8 +92,8 @@ func fieldHint(desc protoreflect.MessageDescriptor, name string) string {
 	return fmt.Sprintf("the fields of %s are %s", desc.Name(), strings.Join(all, ", "))
 }
 
-// nearest returns up to three of the names that differ little from name, the
-// nearest first.
+// nearest returns up to three of the names that are similar to name, the most
+// similar first.
 func nearest(name string, names []string) []string {
 	limit := max(2, len(name)/3)
 	type candidate struct {

@@ -10,26 +10,26 @@ import (
 	"shoal/internal/status"
 )
 
-// What becomes of a configuration that sets a field.
+// How a set field is treated.
 type fate uint8
 
 const (
-	acted   fate = iota // Shoal acts on it, or Validate or the backend says why not
+	acted   fate = iota // Shoal acts on it, or Validate or the backend refuses it
 	ignored             // only speed or placement would change: the log says so
-	refused             // answers, or what may be answered, would change: the model does not load
+	refused             // answers would change: the model does not load
 )
 
-// A field is a decision about a field of ModelConfig and all that is in it.
+// A field is a decision about a field of ModelConfig and everything in it.
 type field struct {
 	path string
 	fate fate
-	text string // of one that is ignored, what does not happen; of one that is refused, why and what to do
-	// unless, when not nil, excepts values that change nothing.
+	text string // of an ignored field, what does not happen; of a refused one, why and what to do
+	// unless, when not nil, accepts values that change nothing.
 	unless func(*modelpb.ModelConfig) bool
 }
 
 // fields has a decision about every field. A test compares it with ModelConfig:
-// whoever adds a field to that decides here.
+// a new field needs a decision here.
 var fields = []field{
 	{path: "name"},
 	{path: "platform"},
@@ -60,9 +60,8 @@ var fields = []field{
 	{path: "output.is_shape_tensor"},         // Validate refuses it
 	{path: "output.is_non_linear_format_io"}, // Validate refuses it
 
-	// Validate refuses kinds that are not known; a test of the ONNX backend goes
-	// through those that are. Python models see each request by itself, also in
-	// Triton.
+	// Validate refuses unknown kinds; a test of the ONNX backend covers the
+	// known ones. Python models see each request by itself, also in Triton.
 	{path: "batch_input.kind"},
 	{path: "batch_input.target_name"},
 	{path: "batch_input.data_type"},
@@ -78,8 +77,8 @@ var fields = []field{
 	{path: "optimization.execution_accelerators.gpu_execution_accelerator.parameters"},
 	{path: "optimization.execution_accelerators.cpu_execution_accelerator.name"},
 	{path: "optimization.execution_accelerators.cpu_execution_accelerator.parameters"},
-	// Where tensors lie is the backend's business here; the fields are always
-	// set, because their default is to be on.
+	// The backend decides where tensors are; these fields are always set,
+	// because their default is on.
 	{path: "optimization.input_pinned_memory.enable"},
 	{path: "optimization.output_pinned_memory.enable"},
 	{path: "optimization.gather_kernel_buffer_threshold", fate: ignored, text: "inputs are gathered without a kernel"},
@@ -135,18 +134,18 @@ var fields = []field{
 }
 
 // usualRuntime reports whether a configuration names the library of Triton's
-// backend of that name, which is the one that Shoal's own stands for.
+// backend of that name, which Shoal's own backend replaces.
 func usualRuntime(cfg *modelpb.ModelConfig) bool {
 	return cfg.GetBackend() != "" && cfg.GetRuntime() == "libtriton_"+cfg.GetBackend()+".so"
 }
 
-// Ignored returns the fields that cfg sets and that Shoal does not act on,
-// each with what does not happen. It is meant for the configuration as its author
-// wrote it: later steps fill in fields that nobody asked for.
+// Ignored returns the fields that cfg sets and that Shoal does not act on, each
+// with what does not happen. Pass the configuration as its author wrote it:
+// later steps fill in fields that nobody set.
 func Ignored(cfg *modelpb.ModelConfig) []string { return withFate(cfg, ignored) }
 
-// Refuse returns an error of code Unsupported when cfg sets fields without which
-// the model would be served wrongly and that Shoal does not act on.
+// Refuse returns an error of code Unsupported when cfg sets fields that Shoal
+// does not support and without which answers would be wrong.
 func Refuse(cfg *modelpb.ModelConfig) error {
 	list := withFate(cfg, refused)
 	if len(list) == 0 && cfg.GetPlatform() == ensemblePlatform {
@@ -158,7 +157,8 @@ func Refuse(cfg *modelpb.ModelConfig) error {
 	return status.Errorf(status.Unsupported, "model '%s' would not be served as its configuration says: %s", cfg.GetName(), strings.Join(list, "; "))
 }
 
-// withFate returns the fields of that fate that cfg sets, each with its text.
+// withFate returns the fields with that treatment that cfg sets, each with its
+// text.
 func withFate(cfg *modelpb.ModelConfig, what fate) []string {
 	var list []string
 	for i := range fields {
@@ -173,7 +173,7 @@ func withFate(cfg *modelpb.ModelConfig, what fate) []string {
 	return list
 }
 
-// appendSet appends the places in m where the field at path is set.
+// appendSet appends the paths in m where the field at path is set.
 func appendSet(set []string, m protoreflect.Message, prefix string, path []string) []string {
 	fd := m.Descriptor().Fields().ByTextName(path[0])
 	if fd == nil {

@@ -2,12 +2,12 @@ package model
 
 import "shoal/internal/tensor"
 
-// A Graph is what a model file says of itself, before any configuration.
+// A Graph is a model file's description of itself, before any configuration.
 type Graph struct {
 	Inputs  []GraphTensor
 	Outputs []GraphTensor
-	// Overridable are inputs with a value of their own, which a request may
-	// leave out. They are no part of Inputs.
+	// Overridable are inputs with a default value, which a request may leave
+	// out. Inputs does not have them.
 	Overridable []GraphTensor
 }
 

@@ -12,7 +12,7 @@ import (
 	"shoal/internal/model/modelpb"
 )
 
-// JSON returns the configuration as clients are shown it: fields by their
+// JSON returns the configuration in the form that clients get: fields by their
 // proto names in the order of their declaration, plain fields and lists also
 // when they are empty, messages only when they are set, enums by name, and
 // 64-bit integers as numbers. Maps are sorted by key.
@@ -105,8 +105,8 @@ func appendValue(b []byte, fd protoreflect.FieldDescriptor, v protoreflect.Value
 	panic("BUG: " + string(fd.FullName()) + " is of a kind that no configuration had before")
 }
 
-// appendFloat appends a number, or the names that protobuf's JSON has for what
-// is none.
+// appendFloat appends a number, or protobuf's JSON names for NaN and the
+// infinities.
 func appendFloat(b []byte, v float64, bits int) []byte {
 	switch {
 	case math.IsNaN(v):
@@ -119,7 +119,7 @@ func appendFloat(b []byte, v float64, bits int) []byte {
 	return strconv.AppendFloat(b, v, 'g', -1, bits)
 }
 
-// appendString appends s in quotes, escaping only what JSON makes one escape.
+// appendString appends s in quotes with only the escapes that JSON requires.
 func appendString(b []byte, s string) []byte {
 	const hex = "0123456789ABCDEF"
 	b = append(b, '"')

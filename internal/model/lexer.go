@@ -18,7 +18,7 @@ const (
 	tokenNumber           // text is without blanks and without the suffix f
 	tokenString           // text is the value: unescaped and joined
 	tokenMark             // one of {}<>[]:,;
-	tokenBad              // nothing that the format knows
+	tokenBad              // not part of the format
 )
 
 // A token is a piece of protobuf text.
@@ -27,13 +27,13 @@ type token struct {
 	at    int    // offset of its first byte
 	raw   string // as written
 	text  string // the value of a word, number or string
-	float bool   // a number that is written as no integer is
-	// wrong is what is wrong inside a string. The parser reports it when it
+	float bool   // a number that is not written as an integer
+	// wrong is the errors inside a string. The parser reports them when it
 	// knows which field the string belongs to.
 	wrong []lexFault
 }
 
-// A lexFault is a fault inside a token.
+// A lexFault is an error inside a token.
 type lexFault struct {
 	at   int
 	text string
@@ -71,8 +71,8 @@ func (t token) String() string {
 	return name
 }
 
-// A lexer cuts protobuf text into tokens. Its tokens do not depend on where
-// they stand, which is what lets the parser go on after a fault.
+// A lexer splits protobuf text into tokens. Its tokens do not depend on their
+// context, so the parser can go on after an error.
 type lexer struct {
 	text []byte
 	pos  int
@@ -95,14 +95,14 @@ func (l *lexer) next() token {
 	return l.junk()
 }
 
-// cut returns the token of text[from:to] and moves behind it.
+// cut returns the token of text[from:to] and moves past it.
 func (l *lexer) cut(kind tokenKind, from, to int) token {
 	l.pos = to
 	raw := string(l.text[from:to])
 	return token{kind: kind, at: from, raw: raw, text: raw}
 }
 
-// peek returns the next byte that is no blank, 0 at the end.
+// peek returns the next byte that is not blank, 0 at the end.
 func (l *lexer) peek() byte {
 	l.skipBlanks()
 	if l.pos == len(l.text) {
@@ -111,7 +111,7 @@ func (l *lexer) peek() byte {
 	return l.text[l.pos]
 }
 
-// skipBlanks moves over white space and comments.
+// skipBlanks skips white space and comments.
 func (l *lexer) skipBlanks() {
 	for l.pos < len(l.text) {
 		switch l.text[l.pos] {
@@ -125,7 +125,7 @@ func (l *lexer) skipBlanks() {
 	}
 }
 
-// skipPast moves behind the next c, or to the end when there is none.
+// skipPast moves past the next c, or to the end when there is none.
 func (l *lexer) skipPast(c byte) {
 	if i := bytes.IndexByte(l.text[l.pos:], c); i >= 0 {
 		l.pos += i + 1
@@ -154,8 +154,8 @@ var (
 	decimal = regexp.MustCompile(`^-?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?[fF]?$`)
 )
 
-// run returns the word or number at pos. A minus sign may stand apart from its
-// number.
+// run returns the word or number at pos. There may be blanks between a minus
+// sign and its number.
 func (l *lexer) run() token {
 	from := l.pos
 	to := l.runEnd(from)

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// str returns the string at pos: all quoted pieces that follow one another,
-// joined. One that is not closed ends where a reader would end it.
+// str returns the string at pos: all adjacent quoted pieces, joined. An
+// unclosed string ends where a reader would end it.
 func (l *lexer) str() token {
 	t := token{kind: tokenString, at: l.pos}
 	to := l.pos
@@ -23,8 +23,8 @@ func (l *lexer) str() token {
 	return t
 }
 
-// piece appends the value of one quoted piece to value, and to the token what
-// is wrong with it.
+// piece appends the value of one quoted piece to value, and its errors to the
+// token.
 func (l *lexer) piece(value []byte, t *token) []byte {
 	wrong := func(at int, format string, args ...any) {
 		t.wrong = append(t.wrong, lexFault{at, fmt.Sprintf(format, args...)})
@@ -65,8 +65,8 @@ var plainEscapes = map[byte]byte{
 	'a': '\a', 'b': '\b', 'n': '\n', 'r': '\r', 't': '\t', 'v': '\v', 'f': '\f',
 }
 
-// escape appends what the escape at the start of in stands for. It returns the
-// bytes that the escape takes up, at least one, also when it is not one.
+// escape appends the value of the escape at the start of in. It returns the
+// number of bytes that the escape uses, at least one, also when it is invalid.
 func escape(value, in []byte) (_ []byte, n int, ok bool) {
 	if len(in) < 2 {
 		return value, 1, false
@@ -85,7 +85,7 @@ func escape(value, in []byte) (_ []byte, n int, ok bool) {
 	case c == 'U':
 		return runeEscape(value, in, 10)
 	case c >= utf8.RuneSelf || c == '\n':
-		return value, 1, false // the byte after it is judged on its own
+		return value, 1, false // the byte after it is parsed on its own
 	}
 	return value, 2, false
 }

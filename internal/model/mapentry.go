@@ -32,7 +32,7 @@ func (e *mapEntry) Set(fd protoreflect.FieldDescriptor, v protoreflect.Value) {
 	}
 }
 
-// store puts the entry into the map. What was left out has its default; of
+// store puts the entry into the map. Missing parts have their default; of
 // entries with the same key the last one stays.
 func (e *mapEntry) store() {
 	if !e.key.IsValid() {

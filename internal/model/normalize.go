@@ -6,7 +6,7 @@ import (
 	"shoal/internal/model/modelpb"
 )
 
-// NormalizeOptions say what the machine has.
+// NormalizeOptions describe the machine.
 type NormalizeOptions struct {
 	// GPUs is the number of GPUs; their ids are 0 to GPUs-1.
 	GPUs int
@@ -19,8 +19,8 @@ func (o NormalizeOptions) has(gpu int32) bool { return gpu >= 0 && int(gpu) < o.
 const defaultSequenceIdle = 1_000_000
 
 // Normalize fills in the defaults that a loaded model's configuration shows.
-// It comes after the backend was inferred and asked to complete cfg, and may
-// be applied again.
+// Call it after the backend was inferred and has completed cfg. It may be
+// applied again.
 func Normalize(cfg *modelpb.ModelConfig, opt NormalizeOptions) {
 	if cfg.VersionPolicy == nil {
 		cfg.VersionPolicy = &modelpb.ModelVersionPolicy{PolicyChoice: &modelpb.ModelVersionPolicy_Latest_{
@@ -39,13 +39,13 @@ func Normalize(cfg *modelpb.ModelConfig, opt NormalizeOptions) {
 		}
 	}
 	if cfg.GetEnsembleScheduling() != nil {
-		return // its models have the rest
+		return // its models have the other settings
 	}
 	normalizePinned(cfg)
 	normalizeGroups(cfg, opt)
 }
 
-// preferred returns the sizes, the largest allowed one when none is given.
+// preferred returns the sizes, or the largest allowed one when none is given.
 func preferred(sizes []int32, maxBatch int32) []int32 {
 	if len(sizes) == 0 && maxBatch > 0 {
 		return []int32{maxBatch}
@@ -88,7 +88,7 @@ func normalizeGroups(cfg *modelpb.ModelConfig, opt NormalizeOptions) {
 	}
 }
 
-// resolveKind returns what KIND_AUTO means: the GPUs when there are some and
+// resolveKind returns the meaning of KIND_AUTO: GPUs when there are some and
 // all that the group lists exist, else the CPU.
 func resolveKind(g *modelpb.ModelInstanceGroup, opt NormalizeOptions) modelpb.ModelInstanceGroup_Kind {
 	if opt.GPUs == 0 {
@@ -102,8 +102,8 @@ func resolveKind(g *modelpb.ModelInstanceGroup, opt NormalizeOptions) modelpb.Mo
 	return modelpb.ModelInstanceGroup_KIND_GPU
 }
 
-// defaultCount returns the instances of a group that gives no count. The
-// backends with two are those that the original gives two.
+// defaultCount returns the instances of a group without a count. The backends
+// with two have two in Triton.
 func defaultCount(kind modelpb.ModelInstanceGroup_Kind, backend string) int32 {
 	if kind == modelpb.ModelInstanceGroup_KIND_CPU && (backend == "onnxruntime" || backend == "tensorflow") {
 		return 2

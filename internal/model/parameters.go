@@ -7,16 +7,16 @@ import (
 	"shoal/internal/model/modelpb"
 )
 
-// ParamGather is the parameter of a model's configuration that says whether the
-// leader of a batch lets requests that are about to arrive join it (yes, the
-// default), or whether a batch is exactly what waits when an instance is free, as
-// in Triton (no). It means something to models with dynamic_batching only.
+// ParamGather is the model parameter that says whether the leader of a batch
+// lets requests that are about to arrive join it (yes, the default), or whether
+// a batch is exactly the requests that wait when an instance is free, as in
+// Triton (no). It has an effect only on models with dynamic_batching.
 const ParamGather = "SHOAL_GATHER"
 
-// ParamBatching is the parameter that chooses the policy by which requests are
-// batched: "triton" for exactly Triton's rules, "auto" for the policy that learns
-// what batches cost and needs no settings. It means something to models with
-// dynamic_batching only.
+// ParamBatching is the model parameter that chooses the batching policy:
+// "triton" for exactly Triton's rules, "auto" for the policy that learns what
+// batches cost and needs no settings. It has an effect only on models with
+// dynamic_batching.
 const ParamBatching = "SHOAL_BATCHING"
 
 // A Batching is a batching policy by its name.
@@ -29,7 +29,7 @@ const (
 	BatchingAuto    Batching = "auto"
 )
 
-// BatchingOf returns what ParamBatching says of a valid configuration.
+// BatchingOf returns the value of ParamBatching in a valid configuration.
 func BatchingOf(cfg *modelpb.ModelConfig) Batching {
 	b, _ := batching(cfg)
 	return b
@@ -50,7 +50,7 @@ func batching(cfg *modelpb.ModelConfig) (Batching, error) {
 // model's backend.
 func ServerParameter(name string) bool { return name == ParamGather || name == ParamBatching }
 
-// Gathers returns what ParamGather says of a valid configuration.
+// Gathers returns the value of ParamGather in a valid configuration.
 func Gathers(cfg *modelpb.ModelConfig) bool {
 	yes, err := gathers(cfg)
 	return yes || err != nil

@@ -10,9 +10,9 @@ import (
 )
 
 // Parse reads a configuration written as protobuf text. It accepts the texts
-// that package prototext accepts, but reports every fault of a text at once,
-// one on a line, as "path:line:col: field: what is wrong; what is expected".
-// The path is only for those messages.
+// that package prototext accepts, but reports all errors in a text at once, one
+// per line, as "path:line:col: field: what is wrong; what is expected". The
+// path is only for those messages.
 func Parse(text []byte, path string) (*modelpb.ModelConfig, error) {
 	p := &parser{faults: faults{path: path, text: text}}
 	p.lex = lexer{text: text}
@@ -25,19 +25,19 @@ func Parse(text []byte, path string) (*modelpb.ModelConfig, error) {
 	return cfg, nil
 }
 
-// A parser reads messages by their descriptors, one token ahead. After a fault
-// it goes on at the next place where a field may begin, so that one fault is
-// one line. Its depth is that of the configuration's types, which do not
-// recurse; unknown values are skipped without recursion.
+// A parser reads messages by their descriptors, with one token of lookahead.
+// After an error it goes on at the next place where a field may begin, so that
+// one error is one line. Its depth is that of the configuration's types, which
+// do not recurse; unknown values are skipped without recursion.
 type parser struct {
 	faults faults
 	lex    lexer
 	tok    token    // the token to be looked at next
-	path   []string // the fields that lead here
+	path   []string // the path of the current field
 }
 
-// next moves to the next token. What is wrong inside the one that it leaves is
-// reported now, when the field that it belongs to is known.
+// next moves to the next token. It reports the errors inside the previous one
+// now, when its field is known.
 func (p *parser) next() {
 	for _, w := range p.tok.wrong {
 		p.fault(w.at, "%s", w.text)
@@ -45,15 +45,15 @@ func (p *parser) next() {
 	p.tok = p.lex.next()
 }
 
-// fault reports a fault in the field that is being read.
+// fault reports an error in the current field.
 func (p *parser) fault(at int, format string, args ...any) {
 	p.faults.add(at, strings.Join(p.path, "."), format, args...)
 	if p.faults.more {
-		p.lex.pos = len(p.lex.text) // enough: nothing more is read
+		p.lex.pos = len(p.lex.text) // enough: stop reading
 	}
 }
 
-// A record is what fields are put into: a message, or an entry of a map.
+// A record is what fields are stored in: a message, or an entry of a map.
 type record interface {
 	Descriptor() protoreflect.MessageDescriptor
 	NewField(protoreflect.FieldDescriptor) protoreflect.Value
@@ -61,11 +61,11 @@ type record interface {
 	Set(protoreflect.FieldDescriptor, protoreflect.Value)
 }
 
-// message reads fields into m until the mark that closes open, or until the
-// end of the text where open is nil.
+// message reads fields into m until the mark that closes open, or until the end
+// of the text if open is nil.
 func (p *parser) message(m record, open *token) {
 	seen := seenFields{}
-	separable := false // a comma or semicolon may stand here
+	separable := false // a comma or semicolon is allowed here
 	for {
 		switch {
 		case p.tok.kind == tokenEnd:
@@ -138,10 +138,11 @@ func (p *parser) field(m record, seen seenFields) {
 	}
 }
 
-// seenFields are the places of the single fields and oneofs that a message has.
+// seenFields are the positions of the singular fields and oneofs that a message
+// has.
 type seenFields map[protoreflect.FullName]token
 
-// once reports a single field that comes again, and a second member of a oneof.
+// once reports a repeated singular field, or a second member of a oneof.
 func (p *parser) once(fd protoreflect.FieldDescriptor, seen seenFields, name token) bool {
 	if before, twice := seen[fd.FullName()]; twice {
 		p.fault(name.at, "%s is given twice, first %s; expected it once", name, p.where(&before))
@@ -158,7 +159,7 @@ func (p *parser) once(fd protoreflect.FieldDescriptor, seen seenFields, name tok
 	return true
 }
 
-// where says where a token is.
+// where describes a token's position.
 func (p *parser) where(t *token) string {
 	line, col := p.faults.position(t.at)
 	return fmt.Sprintf("at %d:%d", line, col)

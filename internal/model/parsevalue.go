@@ -20,8 +20,8 @@ func (p *parser) list(fd protoreflect.FieldDescriptor, list protoreflect.List) {
 	}, fd.Message() != nil)
 }
 
-// values calls one for each value that follows: for all in a list in brackets,
-// else once.
+// values calls one for each value that follows: for all in a bracketed list,
+// otherwise once.
 func (p *parser) values(one func(), messages bool) {
 	if !p.tok.is('[') {
 		one()
@@ -90,7 +90,7 @@ func (p *parser) value(fd protoreflect.FieldDescriptor, fresh func() protoreflec
 	v, ok := scalar(fd, t)
 	switch {
 	case len(t.wrong) > 0:
-		return v, false // next has said so
+		return v, false // next has reported it
 	case ok:
 		return v, true
 	case t.kind == tokenString && fd.Kind() == protoreflect.StringKind:
@@ -103,7 +103,7 @@ func (p *parser) value(fd protoreflect.FieldDescriptor, fresh func() protoreflec
 	return v, false
 }
 
-// body reads the braces of a message and what is in them.
+// body reads a message in braces.
 func (p *parser) body(fd protoreflect.FieldDescriptor, m record) bool {
 	if p.tok.isAny("{<") {
 		open := p.tok

@@ -11,15 +11,15 @@ import (
 // needs no backend.
 const ensemblePlatform = "ensemble"
 
-// A platform is a kind of model file: what it is called and which backend runs
-// it. Backends whose models have no platform leave it empty.
+// A platform is a kind of model file: its name and the backend that runs it.
+// Backends whose models have no platform leave it empty.
 type platform struct {
 	file    string
 	backend string
 	name    string
 }
 
-// platforms are the known ones; the first that fits is taken.
+// platforms are the known ones; the first match counts.
 var platforms = []platform{
 	{"model.plan", "tensorrt", "tensorrt_plan"},
 	{"model.onnx", "onnxruntime", "onnxruntime_onnx"},
@@ -30,9 +30,9 @@ var platforms = []platform{
 }
 
 // InferBackend fills in the backend, the platform and the name of the model's
-// file where cfg leaves them out. Files reports whether the model's first
-// version folder has a file or folder of that name. The model's name must be
-// filled in before.
+// file if cfg leaves them out. Files reports whether the model's first version
+// folder has a file or folder of that name. The model's name must be set
+// before.
 func InferBackend(cfg *modelpb.ModelConfig, files func(name string) bool) error {
 	for _, p := range platforms {
 		if p.fits(cfg, files) {
@@ -41,7 +41,7 @@ func InferBackend(cfg *modelpb.ModelConfig, files func(name string) bool) error 
 		}
 	}
 	if cfg.GetBackend() != "" || cfg.GetPlatform() != "" || cfg.GetDefaultModelFilename() != "" {
-		return nil // what it says is for Validate to judge
+		return nil // Validate checks it
 	}
 	dot := strings.LastIndexByte(cfg.GetName(), '.')
 	if dot < 0 || dot == len(cfg.GetName())-1 {
@@ -54,7 +54,7 @@ func InferBackend(cfg *modelpb.ModelConfig, files func(name string) bool) error 
 }
 
 // fits reports whether the model is of this kind: by its backend, else by its
-// platform or file name, else by the file that is there.
+// platform or file name, else by an existing file.
 func (p platform) fits(cfg *modelpb.ModelConfig, files func(string) bool) bool {
 	backend, name, file := cfg.GetBackend(), cfg.GetPlatform(), cfg.GetDefaultModelFilename()
 	switch {
@@ -76,8 +76,8 @@ func (p platform) fill(cfg *modelpb.ModelConfig) {
 	}
 }
 
-// pairs reports whether a backend may have that platform. Backends that are
-// not known may have any.
+// pairs reports whether a backend may have that platform. Unknown backends may
+// have any.
 func pairs(backend, name string) bool {
 	known := false
 	for _, p := range platforms {

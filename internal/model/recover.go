@@ -2,10 +2,10 @@ package model
 
 import "strings"
 
-// How the parser goes on after a fault: each of these moves to where the next
-// thing may begin.
+// How the parser goes on after an error: each of these moves to where the next
+// element may begin.
 
-// noField reports what stands where a field's name should, and skips it.
+// noField reports a token where a field's name should be, and skips it.
 func (p *parser) noField() {
 	switch {
 	case p.tok.is('['):
@@ -33,8 +33,8 @@ func (p *parser) noField() {
 	}
 }
 
-// leaveList moves on after a list that is not as it should be: behind its
-// bracket if that comes before anything that looks like the next field.
+// leaveList moves on after a malformed list: past its bracket if that comes
+// before anything that looks like the next field.
 func (p *parser) leaveList() {
 	for p.tok.kind != tokenEnd && !p.tok.isAny("}>") && !p.atField() {
 		switch {
@@ -49,8 +49,8 @@ func (p *parser) leaveList() {
 	}
 }
 
-// skipValue moves over the value of a field that is not known. Without a colon
-// before it a word is the next field rather than a value.
+// skipValue skips the value of an unknown field. Without a colon a word is the
+// next field rather than a value.
 func (p *parser) skipValue(colon bool) {
 	switch {
 	case p.tok.isAny("{<["):
@@ -61,7 +61,7 @@ func (p *parser) skipValue(colon bool) {
 	}
 }
 
-// skipBalanced moves behind the mark that closes the one that is the token.
+// skipBalanced moves past the mark that closes the current one.
 func (p *parser) skipBalanced() {
 	depth := 0
 	for p.tok.kind != tokenEnd {

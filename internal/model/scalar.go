@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// scalar returns the value that a token has in a field of that kind.
+// scalar returns a token's value in a field of that kind.
 func scalar(fd protoreflect.FieldDescriptor, t token) (protoreflect.Value, bool) {
 	switch fd.Kind() {
 	case protoreflect.BoolKind:
@@ -43,7 +43,7 @@ func scalar(fd protoreflect.FieldDescriptor, t token) (protoreflect.Value, bool)
 	panic(fmt.Sprintf("BUG: field %s has kind %s, which no configuration had before", fd.FullName(), fd.Kind()))
 }
 
-// wanted says what a field of that kind takes.
+// wanted describes what a field of that kind accepts.
 func wanted(fd protoreflect.FieldDescriptor) string {
 	switch fd.Kind() {
 	case protoreflect.BoolKind:
@@ -86,8 +86,7 @@ func parseEnum(e protoreflect.EnumDescriptor, t token) (protoreflect.EnumNumber,
 	return protoreflect.EnumNumber(n), ok
 }
 
-// parseBool takes the words that the format has for it, and 0 and 1 in every
-// way in which they can be written without a point.
+// parseBool accepts the format's words for booleans, and 0 and 1 as integers.
 func parseBool(t token) (v, ok bool) {
 	switch {
 	case t.kind == tokenWord:
@@ -120,9 +119,9 @@ func parseUint(t token, bits int) (uint64, bool) {
 	return n, err == nil
 }
 
-// parseFloat takes what is too large or too small as infinity or zero, as the
-// format says; a number with a leading 0 is decimal here, and hexadecimal ones
-// are integers only.
+// parseFloat turns numbers that are too large or too small into infinity or
+// zero, as the format specifies; a number with a leading 0 is decimal here, and
+// hexadecimal numbers are integers only.
 func parseFloat(t token) (float64, bool) {
 	switch t.kind {
 	case tokenWord:

@@ -5,9 +5,9 @@ import (
 	"shoal/internal/tensor"
 )
 
-// A Signature is what a request to a model must look like and what its answer
-// will: the part of a configuration that every request is held against. It is
-// made once, when the model loads, and does not change.
+// A Signature is the form of a model's requests and answers: the part of a
+// configuration that every request is checked against. It is made once, when
+// the model loads, and does not change.
 type Signature struct {
 	Name string
 	// MaxBatch is the largest number of rows in one execution; 0 when the
@@ -28,7 +28,7 @@ type Tensor struct {
 	Dims tensor.Shape
 	// Full is Dims with -1 in front when the model has a batch dimension.
 	Full tensor.Shape
-	// Reshape is the shape that the backend sees in place of Dims; nil when it
+	// Reshape is the shape that the backend sees instead of Dims; nil when it
 	// is the same.
 	Reshape  tensor.Shape
 	Optional bool

@@ -9,9 +9,8 @@ import (
 	"shoal/internal/model/modelpb"
 )
 
-// Validate says what is wrong with a normalised configuration, all of it at
-// once; the error is of code InvalidArgument. The options are those that it
-// was normalised with.
+// Validate reports all errors in a normalised configuration at once; the error
+// has code InvalidArgument. The options are those of Normalize.
 func Validate(cfg *modelpb.ModelConfig, opt NormalizeOptions) error {
 	var p problems
 	validatePlatform(&p, cfg)
@@ -127,8 +126,8 @@ func validateMetrics(p *problems, cfg *modelpb.ModelConfig) {
 	}
 }
 
-// validateEnsemble checks what an ensemble must and must not have. Whether its
-// tensors connect is known where its models are.
+// validateEnsemble checks the fields of an ensemble. Whether its tensors
+// connect can be checked only with its models.
 func validateEnsemble(p *problems, cfg *modelpb.ModelConfig) {
 	if cfg.Platform != ensemblePlatform {
 		p.add("ensemble scheduling cannot be set for model '%s' whose platform is not %s", cfg.Name, ensemblePlatform)
@@ -162,8 +161,8 @@ func validateEnsemble(p *problems, cfg *modelpb.ModelConfig) {
 	}
 }
 
-// maxInstances is the largest count of a group. Each instance has memory of its
-// own, so a number with a few digits too many would take the machine's.
+// maxInstances is the largest count of a group. Each instance has its own
+// memory, so a typing error could use up the machine's.
 const maxInstances = 4096
 
 func validateGroups(p *problems, cfg *modelpb.ModelConfig, opt NormalizeOptions) {

@@ -12,7 +12,7 @@ func validateSequence(p *problems, cfg *modelpb.ModelConfig, sb *modelpb.ModelSe
 		validatePreferred(p, cfg, "sequence batching preferred batch size", oldest.PreferredBatchSize)
 	}
 	if direct := sb.GetDirect(); direct != nil {
-		if u := direct.MinimumSlotUtilization; !(u >= 0 && u <= 1) { // not a number is neither
+		if u := direct.MinimumSlotUtilization; !(u >= 0 && u <= 1) { // or NaN
 			p.add("sequence batching minimum slot utilization must be in range (0.0, 1.0] for %s", cfg.Name)
 		}
 	}

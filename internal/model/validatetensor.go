@@ -7,7 +7,7 @@ import (
 	"shoal/internal/tensor"
 )
 
-// A described tensor is what inputs and outputs of a configuration share.
+// described is what inputs and outputs of a configuration have in common.
 type described interface {
 	GetName() string
 	GetDataType() modelpb.DataType
@@ -36,7 +36,7 @@ func validateTensors(p *problems, cfg *modelpb.ModelConfig) {
 func validateTensor(p *problems, cfg *modelpb.ModelConfig, side string, t described, seen map[string]bool) {
 	if t.GetName() == "" {
 		p.add("model %s must specify 'name' for %s", side, cfg.Name)
-		return // without a name nobody could tell which one is meant
+		return // without a name the error could not say which one
 	}
 	prefix := fmt.Sprintf("model %s '%s'", side, t.GetName())
 	if seen[t.GetName()] {
@@ -98,12 +98,12 @@ func validDims(dims []int64) bool {
 	return true
 }
 
-// compareReshape says in what dims and shape differ: in the number of their
+// compareReshape describes how dims and shape differ: in the number of their
 // variable dimensions, or in the size of a part between two of them.
 func compareReshape(dims, shape []int64) string {
 	a, b := fixedParts(dims), fixedParts(shape)
 	if len(a) != len(b) {
-		if len(a) == 1 || len(b) == 1 { // only one of them is variable at all
+		if len(a) == 1 || len(b) == 1 { // only one of them is variable
 			return "size"
 		}
 		return "number of variable-size dimensions"
@@ -132,8 +132,8 @@ func fixedParts(dims []int64) []tensor.Shape {
 	return parts
 }
 
-// validateBatchIO checks that batch inputs and outputs speak of tensors that
-// the model has.
+// validateBatchIO checks that batch inputs and outputs refer to the model's
+// tensors.
 func validateBatchIO(p *problems, cfg *modelpb.ModelConfig) {
 	inputs, outputs := map[string]bool{}, map[string]bool{}
 	for _, in := range cfg.Input {

@@ -1,8 +1,8 @@
 //go:build race
 
-// Package race tells tests whether the race detector is on. It makes pools
-// forget and code slow, so tests that count allocations or time step aside.
+// Package race tells tests whether the race detector is on. It empties pools
+// and slows code down, so tests that count allocations or time skip themselves.
 package race
 
-// Enabled says that the race detector is on.
+// Enabled reports whether the race detector is on.
 const Enabled = true

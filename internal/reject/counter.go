@@ -9,32 +9,32 @@ import (
 	"sync/atomic"
 )
 
-// NoVersion is the version of a request that reached none.
+// NoVersion is the version of a request that reached no version.
 const NoVersion = -1
 
 // A Request is a request that was rejected.
 type Request struct {
 	Protocol Protocol
 	Client   net.Addr
-	Model    string // as the client wrote it; empty when it got no further
-	Version  int64  // likewise; infer.LatestVersion when it asked for none
+	Model    string // as the client wrote it; empty when it is not known yet
+	Version  int64  // likewise; infer.LatestVersion when the client named none
 	Reason   Reason
-	Text     string // what the client was told
+	Text     string // the error text that the client got
 }
 
-// A Lookup says whether a model exists, and which version a request for version
-// gets: NoVersion when that is not there.
+// A Lookup reports whether a model exists, and which version a request for
+// version gets: NoVersion when there is none.
 type Lookup func(model string, version int64) (exists bool, number int64)
 
-// A Counter counts what is turned away, and logs it at level Debug, a few lines
-// per second and reason. All methods may be called from any goroutine, and on a
-// nil Counter, which does nothing.
+// A Counter counts rejected requests and closed connections, and logs them at
+// level Debug, a few lines per second and reason. All methods may be called
+// from any goroutine, and on a nil Counter, which does nothing.
 type Counter struct {
 	lookup Lookup
 	log    *slog.Logger
 
 	closed [ProtocolCount][CloseCount]atomic.Uint64
-	server counts // requests for no model that exists
+	server counts // requests for models that do not exist
 
 	requestLines [ReasonCount]limiter
 	closeLines   [CloseCount]limiter
@@ -43,7 +43,7 @@ type Counter struct {
 	models map[target]*counts
 }
 
-// A target is a version of a model that exists, or with NoVersion the model.
+// A target is a version of an existing model, or with NoVersion the model.
 type target struct {
 	model   string
 	version int64
@@ -51,8 +51,8 @@ type target struct {
 
 type counts [ProtocolCount][ReasonCount]atomic.Uint64
 
-// New returns a counter. Only models that lookup knows get counts of their own,
-// so that clients cannot make series by inventing names.
+// New returns a counter. Only models that lookup knows get their own counts, so
+// that clients cannot create series by inventing names.
 func New(lookup Lookup, log *slog.Logger) *Counter {
 	c := &Counter{lookup: lookup, log: log, models: make(map[target]*counts)}
 	for i := range c.requestLines {
@@ -68,8 +68,8 @@ func New(lookup Lookup, log *slog.Logger) *Counter {
 	return c
 }
 
-// Request counts and logs a rejected request; one whose reason is None it
-// ignores. It keeps nothing of r.
+// Request counts and logs a rejected request, unless its reason is None. It
+// keeps nothing of r.
 func (c *Counter) Request(r Request) {
 	if c == nil || r.Reason == None {
 		return
@@ -81,8 +81,8 @@ func (c *Counter) Request(r Request) {
 	}
 }
 
-// Closed counts and logs a connection that the server closed. Where the client
-// would have sent a request and nobody else reports it, that is counted too.
+// Closed counts and logs a connection that the server closed. If the client
+// would have sent a request that nobody else reports, that is counted too.
 func (c *Counter) Closed(p Protocol, why Close, client net.Addr, text string) {
 	if c == nil {
 		return
@@ -97,8 +97,8 @@ func (c *Counter) Closed(p Protocol, why Close, client net.Addr, text string) {
 }
 
 // Requests returns how many requests for a version were rejected for a reason.
-// The model is empty for those that asked for none that exists; the version is
-// NoVersion for those that asked for none that is there.
+// The model is empty for requests to models that do not exist; the version is
+// NoVersion for requests to versions that do not exist.
 func (c *Counter) Requests(model string, version int64, p Protocol, r Reason) uint64 {
 	switch {
 	case c == nil:
@@ -142,8 +142,8 @@ func (c *Counter) Connections(p Protocol, why Close) uint64 {
 	return c.closed[p][why].Load()
 }
 
-// Close logs how many lines were left out and not yet reported. What is counted
-// afterwards is not logged any more.
+// Close logs how many lines were left out and not yet reported. Later
+// rejections are not logged.
 func (c *Counter) Close() {
 	if c == nil {
 		return
@@ -156,10 +156,10 @@ func (c *Counter) Close() {
 	}
 }
 
-// logs reports whether the log takes our lines at all.
+// logs reports whether the log level shows our lines.
 func (c *Counter) logs() bool { return c.log.Enabled(context.Background(), slog.LevelDebug) }
 
-// find returns the counts of what a request asked for.
+// find returns the counts for a request's model and version.
 func (c *Counter) find(model string, version int64) *counts {
 	if model == "" {
 		return &c.server
@@ -179,7 +179,7 @@ func (c *Counter) find(model string, version int64) *counts {
 	defer c.mu.Unlock()
 	if n = c.models[t]; n == nil {
 		n = new(counts)
-		t.model = strings.Clone(model) // may lie in the memory of a request
+		t.model = strings.Clone(model) // may alias a request's memory
 		c.models[t] = n
 	}
 	return n

@@ -8,16 +8,16 @@ import (
 )
 
 const (
-	// window and linesPerWindow bound the log: whoever sends a million bad
-	// requests gets that many lines of each reason.
+	// window and linesPerWindow bound the log: a client that sends a million
+	// bad requests gets that many lines of each reason.
 	window         = time.Second
 	linesPerWindow = 5
-	// clipAt is how much of a text that a client has a say in is logged.
+	// clipAt is how much of a client's text is logged.
 	clipAt = 256
 )
 
-// A limiter lets linesPerWindow lines through in each window, which begins with
-// the first of them, and says at its end how many it did not.
+// A limiter allows linesPerWindow lines in each window, which begins with the
+// first of them. At its end it logs how many it suppressed.
 type limiter struct {
 	say func(missed int)
 

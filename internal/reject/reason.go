@@ -1,11 +1,11 @@
-// Package reject counts and logs what the server turns away: requests that no
-// model got to see, and connections that a limit ended. Fronts report both to a
-// Counter, the metrics endpoint reads it.
+// Package reject counts and logs what the server rejects: requests that did not
+// reach a model, and connections that a limit closed. The protocols report both
+// to a Counter, the metrics endpoint reads it.
 package reject
 
 import "errors"
 
-// A Protocol is what the client speaks.
+// A Protocol is the client's protocol.
 type Protocol uint8
 
 // The protocols.
@@ -18,20 +18,20 @@ const (
 // String returns the protocol's name in metrics and logs.
 func (p Protocol) String() string { return [...]string{"http", "grpc"}[p] }
 
-// A Reason says why a request was rejected. The zero value means that it was
-// not: it succeeded, or failed after a scheduler had it, which other metrics
+// A Reason is why a request was rejected. The zero value means that it was not:
+// it succeeded, or failed after it reached a scheduler, which other metrics
 // count.
 type Reason uint8
 
 // The reasons. Each is one value of the label "reason", so the list stays short.
 const (
 	None            Reason = iota
-	Malformed              // bytes that are no valid HTTP, HTTP/2, JSON, protobuf or gzip
+	Malformed              // invalid HTTP, HTTP/2, JSON, protobuf or gzip
 	UnknownRoute           // a path, HTTP method or gRPC method that does not exist
 	UnknownModel           // a model or version that does not exist
 	NotReady               // a model that is not loaded, or a server that starts or stops
 	BadInput               // tensors that do not fit the model: name, type, shape, size, parameters
-	Unsupported            // what this model or server cannot do over this protocol
+	Unsupported            // something that this model or server cannot do over this protocol
 	TooLarge               // more bytes than a limit allows
 	Restricted             // an API that needs a header which is missing or wrong
 	Unauthenticated        // a TLS handshake that failed
@@ -69,8 +69,8 @@ func (r Reason) PerModel() bool {
 func (r Reason) String() string { return reasonNames[r] }
 
 // ReasonOf returns the reason of the first error in err's chain that has one,
-// None when there is none. An error gives its reason with a method
-// Rejection() Reason.
+// None when there is none. An error has a reason if it has a method Rejection()
+// Reason.
 func ReasonOf(err error) Reason {
 	for ; err != nil; err = errors.Unwrap(err) {
 		if e, ok := err.(interface{ Rejection() Reason }); ok && e.Rejection() != None {
@@ -80,13 +80,13 @@ func ReasonOf(err error) Reason {
 	return None
 }
 
-// A Close says why the server closed a connection.
+// A Close is why the server closed a connection.
 type Close uint8
 
 // Why connections are closed. Each is one value of the label "reason".
 const (
-	MaxConnections   Close = iota // there were as many as allowed
-	MaxMemory                     // memory was short, and the client held much of it and was slow
+	MaxConnections   Close = iota // the limit was reached
+	MaxMemory                     // memory was short, and a slow client used much of it
 	Evicted                       // another took its place while no request was in flight
 	IdleTimeout                   // no request came
 	HandshakeTimeout              // TLS or the first frames of HTTP/2 took too long
@@ -94,13 +94,13 @@ const (
 	WriteTimeout                  // the client did not read its answers
 	KeepaliveTimeout              // the client did not answer a ping
 	TooManyPings                  // the client pinged too often
-	TooMuchWork                   // control frames cost more than the calls beside them
+	TooMuchWork                   // too many control frames for the calls on the connection
 	CloseCount
 )
 
-// closes has the name of each, and why the requests that the client would have
-// sent count as rejected: None when there was none, or when whoever answers it
-// reports it.
+// closes has the name of each, and the reason under which the request that the
+// client would have sent counts as rejected: None when there was none, or when
+// it is reported elsewhere.
 var closes = [CloseCount]struct {
 	name   string
 	reason Reason

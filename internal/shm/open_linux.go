@@ -13,7 +13,7 @@ import (
 // folder is where the system keeps named memory.
 const folder = "/dev/shm/"
 
-// maxName is the longest name that the file system takes.
+// maxName is the file system's limit.
 const maxName = 255
 
 // path returns the file of a key, which is a name with or without a slash in
@@ -27,7 +27,7 @@ func path(key string) (string, error) {
 }
 
 // open opens the memory object with that key and returns its length. Links and
-// all that is not plain memory are refused, and opening never waits.
+// everything that is not plain memory are refused, and opening never blocks.
 func open(key string) (*os.File, uint64, error) {
 	name, err := path(key)
 	if err != nil {
@@ -73,7 +73,7 @@ func Create(key string, size int) (*Memory, error) {
 	return &Memory{Key: key, data: data}, nil
 }
 
-// reserve gives the file its length, in memory that is really there, and maps it.
+// reserve allocates the file's memory and maps it.
 func reserve(file *os.File, size int) ([]byte, error) {
 	fd := int(file.Fd())
 	if err := unix.Fallocate(fd, 0, 0, int64(size)); err != nil {
@@ -85,8 +85,8 @@ func reserve(file *os.File, size int) ([]byte, error) {
 // Bytes returns the memory. It must not be used after Remove.
 func (m *Memory) Bytes() []byte { return m.data }
 
-// Remove ends this process's use of the memory and takes its name away; others
-// that have it open keep it. A second call does nothing.
+// Remove unmaps the memory and removes its name; other processes that have it
+// open keep it. A second call does nothing.
 func (m *Memory) Remove() error {
 	if m.data == nil {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"shoal/internal/status"
 )
 
-// A region is memory that a client lent. Its file is closed with the last of the
-// registry and the requests that use it.
+// A region is a client's memory. Its file is closed when the registry and the
+// last request have released it.
 type region struct {
 	Info
 	file *os.File
@@ -20,11 +20,11 @@ type region struct {
 
 func (g *region) release() {
 	if g.refs.Add(-1) == 0 {
-		_ = g.file.Close() // nothing of it was buffered
+		_ = g.file.Close() // nothing was buffered
 	}
 }
 
-// A Part is a stretch of a region that one request uses.
+// A Part is a range of a region that one request uses.
 type Part struct {
 	region       *region
 	offset, size uint64
@@ -45,14 +45,14 @@ func (p *Part) Read(b []byte) error {
 	return nil
 }
 
-// Write puts the content of an output there, which may be shorter than the part.
+// Write writes the content of an output, which may be shorter than the part.
 func (p *Part) Write(output string, b []byte) error {
 	if uint64(len(b)) > p.size {
 		return status.Errorf(status.Internal, "shared memory size specified with the request for output '%s' (%d bytes) should be at least %d bytes to hold the results",
 			output, p.size, len(b))
 	}
-	// Memory that the client cut short is not made longer again: a write beyond
-	// the end would, and nobody would ever read it.
+	// Do not extend memory that the client truncated: a write beyond the end
+	// would, and nobody would read it.
 	info, err := p.region.file.Stat()
 	if err == nil && uint64(info.Size()) < p.offset+uint64(len(b)) {
 		err = fmt.Errorf("the memory object was cut short to %d bytes", info.Size())

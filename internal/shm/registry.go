@@ -8,12 +8,12 @@ import (
 	"shoal/internal/status"
 )
 
-// ErrDisabled answers a client that wants shared memory on a server that was
-// started without.
+// ErrDisabled is the error of a client that asks for shared memory on a server
+// that does not allow it.
 var ErrDisabled = status.Errorf(status.Unsupported,
 	"Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable.")
 
-// A Registry knows the regions by their names. A nil one is disabled.
+// A Registry has the regions by name. A nil one is disabled.
 type Registry struct {
 	max int
 
@@ -21,24 +21,24 @@ type Registry struct {
 	regions map[string]*region
 }
 
-// An Info is what a client is told of a region.
+// An Info is a region's description for clients.
 type Info struct {
 	Name, Key    string
 	Offset, Size uint64
 }
 
-// NewRegistry returns a registry that takes up to max regions; each holds a file
-// open.
+// NewRegistry returns a registry that accepts up to max regions; each holds a
+// file open.
 func NewRegistry(max int) *Registry {
 	return &Registry{max: max, regions: make(map[string]*region)}
 }
 
-// reservedPrefix begins the names of memory that is between a server and its own
+// reservedPrefix begins the names of memory between a server and its own
 // workers.
 const reservedPrefix = "triton_python_backend_shm_region_"
 
-// Register makes size bytes from offset on, of the memory object with that key,
-// known as name.
+// Register registers size bytes from offset on, of the memory object with that
+// key, as name.
 func (r *Registry) Register(name, key string, offset, size uint64) error {
 	if r == nil {
 		return ErrDisabled
@@ -71,8 +71,8 @@ func (r *Registry) Register(name, key string, offset, size uint64) error {
 	return nil
 }
 
-// tooLargeLocked returns the error for a region beyond its memory, which Triton
-// words by whether it has that memory already.
+// tooLargeLocked returns the error for a region beyond the end of its memory.
+// Triton's text depends on whether it already has that memory.
 func (r *Registry) tooLargeLocked(name, key string) error {
 	for _, g := range r.regions {
 		if g.Key == key {
@@ -87,8 +87,8 @@ func ErrNoName(kind string) error {
 	return status.Errorf(status.InvalidArgument, "'region name' is necessary to register %s shared memory region", kind)
 }
 
-// Unregister forgets a region, or all of them when name is empty. One that is
-// not known is no error. Requests that use a region keep it until they end.
+// Unregister removes a region, or all of them when name is empty. An unknown
+// name is no error. Requests that use a region keep it until they end.
 func (r *Registry) Unregister(name string) error {
 	if r == nil {
 		return ErrDisabled
@@ -104,8 +104,8 @@ func (r *Registry) Unregister(name string) error {
 	return nil
 }
 
-// Status returns what is known of a region, or of all by their names when name
-// is empty.
+// Status returns the description of a region, or of all, sorted by name, when
+// name is empty.
 func (r *Registry) Status(name string) ([]Info, error) {
 	if r == nil {
 		return nil, ErrDisabled
@@ -125,14 +125,15 @@ func (r *Registry) Status(name string) ([]Info, error) {
 	return list, nil
 }
 
-// Close forgets all regions.
+// Close removes all regions.
 func (r *Registry) Close() {
 	if r != nil {
 		_ = r.Unregister("") // fails only when there is no registry
 	}
 }
 
-// Use returns size bytes from offset on of a region. They must be released.
+// Use returns size bytes from offset on of a region. The caller must release
+// them.
 func (r *Registry) Use(name string, offset, size uint64) (*Part, error) {
 	if r == nil {
 		return nil, ErrDisabled

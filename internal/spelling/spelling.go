@@ -1,11 +1,12 @@
-// Package spelling tells how far a name is from one that was probably meant.
+// Package spelling measures how similar two names are, to suggest the one that
+// was meant.
 package spelling
 
-// maxLen is how long a text may be to be a slip of the pen.
+// maxLen bounds the texts that are compared.
 const maxLen = 100
 
-// Distance returns the number of letters to change, add or drop that make b of
-// a. A text too long to be a slip of the pen is far from everything.
+// Distance returns the number of letters to change, add or drop to turn a into
+// b. A text that is too long is far from everything.
 func Distance(a, b string) int {
 	if len(a) > maxLen {
 		return len(a)

@@ -11,7 +11,7 @@ import (
 	"shoal/internal/reject"
 )
 
-// A Code says what kind of fault an error is.
+// A Code is the kind of an error.
 type Code uint8
 
 // The codes. The zero value is Unknown, so that an error nobody classified is
@@ -45,7 +45,7 @@ var names = [CodeCount]string{
 	ResourceExhausted: "Resource exhausted",
 }
 
-// String returns the code as it stands inside composed messages, such as
+// String returns the code as it appears within composed messages, such as
 // "Invalid argument".
 func (c Code) String() string {
 	if c >= CodeCount {
@@ -54,15 +54,14 @@ func (c Code) String() string {
 	return names[c]
 }
 
-// An Error has a code, a text for the client and perhaps a private cause.
+// An Error has a code, a text for the client and optionally a private cause.
 type Error struct {
 	Code Code
-	// Public is what the client is told.
+	// Public is the client's text.
 	Public string
-	// Cause is for the log only; nil when Public says it all.
+	// Cause is for the log only; nil when Public is complete.
 	Cause error
-	// Reason says why the request was rejected, if it was: it got no further
-	// than to a check.
+	// Reason is why the request was rejected, if it was: a check failed.
 	Reason reject.Reason
 }
 
@@ -95,8 +94,8 @@ func Rejectf(reason reject.Reason, code Code, format string, args ...any) error 
 	return &Error{Code: code, Public: fmt.Sprintf(format, args...), Reason: reason}
 }
 
-// Reject returns err as one that rejects a request for that reason. If err has a
-// reason already it keeps that one; nil stays nil.
+// Reject returns err with that reason. If err has a reason already it keeps
+// that one; nil stays nil.
 func Reject(reason reject.Reason, err error) error {
 	if err == nil || reject.ReasonOf(err) != reject.None {
 		return err
@@ -109,8 +108,8 @@ func Reject(reason reject.Reason, err error) error {
 	return &Error{Code: CodeOf(err), Public: Public(err), Cause: err, Reason: reason}
 }
 
-// Prefix returns err with a text before what the client is told of it. Its code and
-// its cause stay, so that the log does not say the same twice.
+// Prefix returns err with a prefix to its public text. Its code and its cause
+// stay, so that the log does not repeat itself.
 func Prefix(prefix string, err error) error {
 	if e, ok := err.(*Error); ok {
 		return &Error{Code: e.Code, Public: prefix + e.Public, Cause: e.Cause, Reason: e.Reason}
@@ -118,8 +117,8 @@ func Prefix(prefix string, err error) error {
 	return Wrap(CodeOf(err), err, prefix+Public(err))
 }
 
-// CodeOf returns err's code: that of the first Error in its chain, else what a
-// context's error means, else Internal.
+// CodeOf returns err's code: that of the first Error in its chain, else that of
+// a context's error, else Internal.
 func CodeOf(err error) Code {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Code
@@ -133,8 +132,8 @@ func CodeOf(err error) Code {
 	return Internal
 }
 
-// Public returns the text that a client may see of err. An error that carries
-// none is described without its details.
+// Public returns the client's text of err. An error without one is described
+// without its details.
 func Public(err error) string {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Public

@@ -10,9 +10,9 @@ import (
 // dimension of any size.
 type Shape []int64
 
-// Elements returns the number of elements, 1 for a shape without dimensions.
-// It reports false when a dimension is negative or the product of those that
-// are not zero does not fit an int64.
+// Elements returns the number of elements, 1 for a shape without dimensions. It
+// returns false when a dimension is negative or the product of the non-zero
+// dimensions does not fit an int64.
 func (s Shape) Elements() (int64, bool) {
 	n := uint64(1)
 	zero := false
@@ -36,7 +36,7 @@ func (s Shape) Elements() (int64, bool) {
 	return int64(n), true
 }
 
-// Bytes returns the bytes of a tensor of this shape and type. It reports false
+// Bytes returns the bytes of a tensor of this shape and type. It returns false
 // on overflow and for types without a fixed size.
 func (s Shape) Bytes(t Type) (int64, bool) {
 	n, ok := s.Elements()
@@ -99,8 +99,8 @@ func (s Shape) Append(b []byte) []byte {
 // String returns the shape as "[1,16]".
 func (s Shape) String() string { return string(s.Append(nil)) }
 
-// Substitute appends pattern to dst, with the sizes that shape has in the
-// variable dimensions of from put for those of pattern, in order.
+// Substitute appends pattern to dst and replaces its variable dimensions by the
+// sizes that shape has in the variable dimensions of from, in order.
 func Substitute(dst, pattern, from, shape Shape) Shape {
 	next := 0
 	for _, d := range pattern {
@@ -108,7 +108,7 @@ func Substitute(dst, pattern, from, shape Shape) Shape {
 			for next < len(from) && from[next] != -1 {
 				next++
 			}
-			d = 1 // a configuration that pairs no dimension with this one
+			d = 1 // the configuration pairs no dimension with this one
 			if next < len(from) && next < len(shape) {
 				d = shape[next]
 			}

@@ -1,6 +1,6 @@
-// Package tensor has the data types and shapes that every other package speaks
-// of. It knows nothing of models, requests or protocols; all of it is plain
-// values, safe for concurrent use.
+// Package tensor has the data types and shapes that all other packages use. It
+// knows nothing of models, requests or protocols; everything is a plain value,
+// safe for concurrent use.
 package tensor
 
 // A Type is the data type of a tensor's elements. The numbers are those of the

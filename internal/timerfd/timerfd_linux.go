@@ -26,14 +26,14 @@ func Open() (*Timer, error) {
 	file := os.NewFile(uintptr(fd), "timerfd")
 	conn, err := file.SyscallConn()
 	if err != nil {
-		_ = file.Close() // a timer has nothing to lose
+		_ = file.Close() // nothing can be lost
 		return nil, err
 	}
 	return &Timer{file: file, conn: conn, fd: fd}, nil
 }
 
-// Set lets the timer go off after d, in place of when it would have. It must not
-// be called after Close.
+// Set makes the timer go off after d, instead of at an earlier setting. It must
+// not be called after Close.
 func (t *Timer) Set(d time.Duration) {
 	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(max(d, 1)))}
 	if err := unix.TimerfdSettime(t.fd, 0, &spec, nil); err != nil {
@@ -52,12 +52,12 @@ func (t *Timer) Wait() error {
 // or the timer is closed.
 func (t *Timer) Poll(step func(fd uintptr) bool) { _ = t.conn.Read(step) } // fails only when closed
 
-// Drain takes an expiration off the timer and reports whether there was one.
+// Drain consumes an expiration of the timer and reports whether there was one.
 func (t *Timer) Drain() bool {
 	var expirations [8]byte
 	_, err := unix.Read(t.fd, expirations[:])
 	return err == nil
 }
 
-// Close ends a Wait or a Poll that is under way.
+// Close ends a Wait or a Poll.
 func (t *Timer) Close() { _ = t.file.Close() } // a timer has nothing to lose

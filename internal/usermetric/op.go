@@ -7,7 +7,7 @@ import (
 	"shoal/internal/status"
 )
 
-// A Kind is what a metric counts.
+// A Kind is the kind of a metric.
 type Kind string
 
 // The kinds, by the names that workers send.
@@ -17,29 +17,29 @@ const (
 	Histogram Kind = "histogram"
 )
 
-// An Act is what is done to a metric.
+// An Act is an operation on a metric.
 type Act string
 
 // The acts, by the names that workers send.
 const (
-	Announce  Act = "family"  // the family is to be there, without a metric yet
-	Declare   Act = "declare" // the metric is to be there
+	Announce  Act = "family"  // create the family, without a metric yet
+	Declare   Act = "declare" // create the metric
 	Increment Act = "increment"
 	Set       Act = "set"
 	Observe   Act = "observe"
 	Value     Act = "value"
-	Forget    Act = "forget" // who declared the metric needs it no more
-	Leave     Act = "leave"  // who announced the family needs it no more
+	Forget    Act = "forget" // its declarer no longer needs the metric
+	Leave     Act = "leave"  // its announcer no longer needs the family
 )
 
-// allowed says which acts a kind takes, besides Announce and Declare.
+// allowed lists the acts of a kind, besides Announce and Declare.
 var allowed = map[Kind][]Act{
 	Counter:   {Increment, Value},
 	Gauge:     {Increment, Set, Value},
 	Histogram: {Observe},
 }
 
-// An Op is one operation on one metric. Its JSON form is what workers send.
+// An Op is one operation on one metric. Workers send its JSON form.
 type Op struct {
 	Owner   string            `json:"-"` // who counts: the model's name and version
 	Act     Act               `json:"op"`
@@ -51,7 +51,7 @@ type Op struct {
 	Value   float64           `json:"value"`
 }
 
-// reserved begin the names of the server's own metrics.
+// reserved are the prefixes of the server's own metrics.
 var reserved = []string{"nv_inference_", "nv_cpu_", "nv_gpu_", "nv_energy_", "nv_model_", "nv_pinned_", "nv_cache_", "shoal_", "go_", "process_"}
 
 func (op Op) check() error {
@@ -116,8 +116,8 @@ func has(acts []Act, a Act) bool {
 	return false
 }
 
-// isName reports whether Prometheus takes s as a name; colons are for metrics
-// alone.
+// isName reports whether s is a valid Prometheus name; only metrics may have
+// colons.
 func isName(s string, colon bool) bool {
 	for i, c := range []byte(s) {
 		switch {

@@ -1,7 +1,6 @@
-// Package usermetric keeps the metrics that models' own code counts: what a
-// Python model makes with MetricFamily. Workers' operations come in through
-// Apply; the Prometheus endpoint reads Families. A Registry is safe for
-// concurrent use, and its methods only ever wait for each other.
+// Package usermetric keeps the metrics of models' own code: those that a Python
+// model makes with MetricFamily. Workers' operations come in through Apply; the
+// Prometheus endpoint reads Families. A Registry is safe for concurrent use.
 package usermetric
 
 import (
@@ -14,11 +13,11 @@ import (
 	"shoal/internal/status"
 )
 
-// maxMetrics bounds how many labelled metrics there can be. A model that labels
-// by request would otherwise fill the memory, here and in Prometheus.
+// maxMetrics bounds the labelled metrics. A model that labels by request would
+// otherwise fill the memory, here and in Prometheus.
 const maxMetrics = 10000
 
-// A Registry is all metrics of all models' own. The zero value is empty.
+// A Registry has all models' own metrics. The zero value is empty.
 type Registry struct {
 	mu       sync.Mutex // protects the fields below
 	families map[string]*family
@@ -41,20 +40,20 @@ type metric struct {
 	buckets []uint64 // not cumulative; the last is beyond all bounds
 }
 
-// owners say how often each owner announced or declared something. It goes when
-// there are none left. A worker that died has left nothing: what it counted stays
-// until its model is unloaded.
+// owners counts how often each owner announced or declared something, which is
+// removed when there are no owners left. A worker that died has not left: its
+// counts stay until its model is unloaded.
 type owners map[string]int
 
-// use notes that an owner needs something, once more if it says so for itself.
+// use records that an owner needs something, counted again if more.
 func (o owners) use(owner string, more bool) {
 	if more || o[owner] == 0 {
 		o[owner]++
 	}
 }
 
-// leave notes that an owner needs something once less, and reports whether nobody
-// does any more.
+// leave records that an owner needs something once less, and reports whether
+// nobody needs it any more.
 func (o owners) leave(owner string) bool {
 	if o[owner]--; o[owner] <= 0 {
 		delete(o, owner)
@@ -62,9 +61,9 @@ func (o owners) leave(owner string) bool {
 	return len(o) == 0
 }
 
-// Apply carries out an operation. It returns the metric's value after it, which
-// for a histogram is the sum of what was observed. Operations may name a metric
-// that was not declared: they declare it.
+// Apply carries out an operation. It returns the metric's value after it, for a
+// histogram the sum of the observations. An operation on a metric that was not
+// declared declares it.
 func (r *Registry) Apply(op Op) (float64, error) {
 	if err := op.check(); err != nil {
 		return 0, err
@@ -144,8 +143,8 @@ func (m *metric) apply(kind Kind, op Op) error {
 	return nil
 }
 
-// forgetLocked takes a metric, or a family with all of its metrics, out of the
-// registry when nobody needs it any more.
+// forgetLocked removes a metric, or a family with all its metrics, when nobody
+// needs it any more.
 func (r *Registry) forgetLocked(op Op) {
 	f := r.families[op.Family]
 	if f == nil {
@@ -164,7 +163,7 @@ func (r *Registry) forgetLocked(op Op) {
 	}
 }
 
-// Drop forgets what only that owner counts: the model has been unloaded.
+// Drop removes the metrics that only that owner uses: its model was unloaded.
 func (r *Registry) Drop(owner string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -226,7 +225,7 @@ func (m *metric) snapshot() Metric {
 	return s
 }
 
-// key tells metrics of a family apart by their labels.
+// key identifies a metric of a family by its labels.
 func (op Op) key() string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(op.Labels)) {
@@ -238,5 +237,5 @@ func (op Op) key() string {
 	return b.String()
 }
 
-// finite reports whether a value can be counted with.
+// finite reports whether a value is neither NaN nor infinite.
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }

@@ -1,6 +1,6 @@
-// Package h2 is the layout of HTTP/2's frames: their headers, the payloads that are
-// a number or two, and the limits that the protocol sets. The gRPC server and the
-// load generator use it.
+// Package h2 is the layout of HTTP/2's frames: headers, payloads that are one
+// or two numbers, and the protocol's limits. The gRPC server and the load
+// generator use it.
 package h2
 
 import (
@@ -9,10 +9,10 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// HeaderLen is the length of what stands before each frame.
+// HeaderLen is the length of a frame's header.
 const HeaderLen = 9
 
-// What HTTP/2 itself sets.
+// The protocol's constants.
 const (
 	DefaultWindow   = 65535
 	MaxWindow       = 1<<31 - 1
@@ -27,7 +27,7 @@ const (
 	GoAwayLen       = 8
 )
 
-// A Header is what stands before each frame.
+// A Header is a frame's header.
 type Header struct {
 	Length int
 	Kind   http2.FrameType
@@ -52,8 +52,8 @@ func AppendHeader(b []byte, length int, kind http2.FrameType, flags http2.Flags,
 		byte(stream>>24), byte(stream>>16), byte(stream>>8), byte(stream))
 }
 
-// AppendNumber appends a frame whose payload is one number: a window's increment
-// or the reason of a reset.
+// AppendNumber appends a frame whose payload is one number: a window increment
+// or an error code.
 func AppendNumber(b []byte, kind http2.FrameType, stream, n uint32) []byte {
 	return binary.BigEndian.AppendUint32(AppendHeader(b, 4, kind, 0, stream), n)
 }
@@ -81,8 +81,8 @@ func AppendPing(b []byte, flags http2.Flags, data [PingLen]byte) []byte {
 	return append(AppendHeader(b, PingLen, http2.FramePing, flags, 0), data[:]...)
 }
 
-// Unpad takes the padding off a payload. It reports false when there is more of
-// it than payload.
+// Unpad removes the padding of a payload. It returns false when the padding is
+// longer than the payload.
 func Unpad(h Header, p []byte) ([]byte, bool) {
 	if !h.Flags.Has(http2.FlagDataPadded) { // the same bit in HEADERS
 		return p, true
