@@ -204,11 +204,15 @@ func sameDevice(u *usedSession, p backend.Placement) bool {
 	return true
 }
 
-// returnSession removes an instance from its session.
+// returnSession removes an instance from its session, which is closed when it was the
+// last, unless it is the model's only one: the next instance needs one.
 func (m *loaded) returnSession(u *usedSession) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	u.users--
+	if u.users--; u.users == 0 && len(m.sessions) > 1 {
+		m.sessions = slices.DeleteFunc(m.sessions, func(o *usedSession) bool { return o == u })
+		u.session.Close()
+	}
 }
 
 // Close implements backend.Model.
