@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"text/tabwriter"
 	"time"
@@ -110,6 +111,7 @@ func serve(f *serveFlags, stdout, stderr io.Writer) error {
 		Name:         f.id, Version: Version, Repositories: f.repositories, Backends: backends,
 		ConfigName: f.configName, NoAutoComplete: f.noAutoComplete || f.strictConfig,
 		AllOrNothing: f.exitOnError, LooseReadiness: !f.strictReady, Limiter: limiter, HoldBatches: hold, LoadThreads: f.loadThreads,
+		LoadRetries: f.loadRetries, Control: f.control.mode == controlExplicit, Startup: f.control.startup(),
 		ComputeTimes: f.metrics.settings.Summaries, ResponseQueueSize: f.responseQueue, Log: log,
 	})
 	f.rejects = reject.New(e.Lookup, log)
@@ -135,6 +137,9 @@ func serve(f *serveFlags, stdout, stderr io.Writer) error {
 		return err
 	}
 	log.Info("ready", "after", time.Since(begin).Round(time.Millisecond))
+	if f.control.mode == controlPoll {
+		e.StartPolling(seconds(f.control.pollSeconds))
+	}
 	if f.demo {
 		showDemo(out.stdout, life.addresses["http"])
 	}
@@ -205,18 +210,19 @@ func mergeSettings(all, own map[string]string) map[string]string {
 // writeTable shows what became of every model.
 func writeTable(w io.Writer, e *engine.Engine, json bool, log *slog.Logger) {
 	if json {
-		for _, m := range e.Index(false) {
+		for _, m := range tried(e) {
 			log.Info("model", "model", m.Name, "version", m.Version, "state", m.State, "reason", m.Reason)
 		}
 		return
 	}
-	if len(e.Index(false)) == 0 {
+	models := tried(e)
+	if len(models) == 0 {
 		return
 	}
 	var table bytes.Buffer
 	tw := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "MODEL\tVERSION\tSTATUS")
-	for _, m := range e.Index(false) {
+	for _, m := range models {
 		version, reason := "-", ""
 		if m.Version != engine.NoVersion {
 			version = fmt.Sprint(m.Version)
@@ -228,6 +234,11 @@ func writeTable(w io.Writer, e *engine.Engine, json bool, log *slog.Logger) {
 	}
 	_ = tw.Flush() // a buffer takes everything
 	_, _ = w.Write(table.Bytes())
+}
+
+// tried returns the lines of the index without models that nobody asked for.
+func tried(e *engine.Engine) []engine.IndexEntry {
+	return slices.DeleteFunc(e.Index(false), func(m engine.IndexEntry) bool { return m.State == "" })
 }
 
 // load loads the models, unless a signal comes first. It returns by the deadline of

@@ -31,7 +31,7 @@ type serveFlags struct {
 	demo           bool
 	id             string
 	configName     string
-	controlMode    string
+	control        controlFlags
 	noAutoComplete bool
 	strictConfig   bool
 	strictReady    bool
@@ -40,6 +40,7 @@ type serveFlags struct {
 	maxRegions     int
 	responseQueue  int64
 	loadThreads    int
+	loadRetries    int
 	backendConfig  []string
 	library        string
 	python         string
@@ -128,12 +129,13 @@ func (f *serveFlags) add(cmd *cobra.Command, def serveDefaults) {
 	g.Toggle(&f.demo, "demo", "serve the small repository inside this binary (models digits and add_sub)")
 	g.Text(&f.id, "id", def.id, "the server's name in its metadata")
 	g.Text(&f.configName, "model-config-name", "", "read configs/`name`.pbtxt of a model that has it rather than config.pbtxt")
-	g.Text(&f.controlMode, "model-control-mode", "none", "none: load everything at start (explicit and poll are not served yet)")
+	f.control.add(g)
 	g.Toggle(&f.noAutoComplete, "disable-auto-complete-config", "do not fill in configurations from the model files")
 	g.Truth(&f.strictConfig, "strict-model-config", false, "an older name: true is --disable-auto-complete-config")
 	g.Truth(&f.strictReady, "strict-readiness", true, "ready only when every model is")
 	g.Truth(&f.exitOnError, "exit-on-error", true, "leave when a model does not load")
 	g.Number(&f.loadThreads, "model-load-thread-count", 4, "how many models load at once")
+	g.Number(&f.loadRetries, "model-load-retry-count", 0, "how often a model that does not load is tried again")
 	g.Texts(&f.backendConfig, "backend-config", "`setting` of a backend: [backend,]name=value, such as onnxruntime,default-max-batch-size=8")
 	g.Text(&f.library, "onnxruntime-library", "", "`path` of ONNX Runtime's library; `shoal runtime list` shows what is found without")
 	g.Text(&f.python, "python", "", "`path` of the Python (3.9 or newer, with numpy) that runs Python models, or of a virtual environment; python3 when empty")
@@ -156,7 +158,7 @@ func (f *serveFlags) add(cmd *cobra.Command, def serveDefaults) {
 	g.Ignored("http-thread-count", "grpc-infer-thread-count", "grpc-infer-allocation-pool-size", "grpc-max-response-pool-size",
 		"allow-gpu-metrics", "backend-directory", "cache-directory", "repoagent-directory",
 		"pinned-memory-pool-byte-size", "cuda-memory-pool-byte-size", "min-supported-compute-capability", "buffer-manager-thread-count",
-		"enable-peer-access", "model-load-gpu-limit", "repository-poll-secs")
+		"enable-peer-access", "model-load-gpu-limit")
 }
 
 func (f *httpFlags) add(g *command.Group) {
@@ -232,13 +234,6 @@ func (f *serveFlags) check() error {
 	if len(f.repositories) == 0 && len(f.models) == 0 && !f.demo {
 		errs = append(errs, errors.New("--model-repository is required (or --model FILE.py, or --demo, to try the server without models of your own)"))
 	}
-	switch f.controlMode {
-	case "none":
-	case "explicit", "poll":
-		errs = append(errs, fmt.Errorf("--model-control-mode=%s is not served yet; leave the flag out to load every model at start", f.controlMode))
-	default:
-		errs = append(errs, fmt.Errorf("--model-control-mode is %q, want none, explicit or poll", f.controlMode))
-	}
 	for _, r := range f.ranges() {
 		errs = append(errs, r.check())
 	}
@@ -246,7 +241,7 @@ func (f *serveFlags) check() error {
 	_, badSetting := f.backendSettings()
 	_, badHTTP := f.http.options()
 	_, badGRPC := f.grpc.options()
-	errs = append(errs, f.metrics.check(), f.log.check(), badLimit, badSetting, badHTTP, badGRPC)
+	errs = append(errs, f.control.check(), f.metrics.check(), f.log.check(), badLimit, badSetting, badHTTP, badGRPC)
 	if !f.http.allow && !f.grpc.allow {
 		errs = append(errs, errors.New("--allow-http and --allow-grpc are both false: nothing could ask this server for anything"))
 	}

@@ -20,6 +20,8 @@ func (f *serveFlags) ranges() []numberRange {
 		{"grpc-port", int64(g.port), 0, port},
 		{"metrics-port", int64(f.metrics.port), 0, port},
 		{"model-load-thread-count", int64(f.loadThreads), 0, whole},
+		{"model-load-retry-count", int64(f.loadRetries), 0, whole},
+		{"repository-poll-secs", int64(f.control.pollSeconds), 1, whole},
 		{"max-inflight-bytes", f.memory.inFlight, 0, math.MaxInt64},
 		{"max-inflight-wait-ms", int64(f.memory.wait), 1, whole},
 		{"grpc-max-decompressed-size", f.memory.decompressed, 1, math.MaxInt64},

@@ -37,8 +37,8 @@ const NoVersion = -1
 // has a reason when it could not be replaced by what is on the disk now.
 type IndexEntry struct {
 	Name    string
-	Version int64 // NoVersion when none of the model's could be tried
-	State   State
+	Version int64 // NoVersion when none of the model's was tried
+	State   State // empty when the model was never loaded
 	Reason  string
 }
 

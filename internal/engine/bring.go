@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -132,13 +133,17 @@ func (m *entry) leftovers() map[int64]slot {
 // fail notes that a model cannot be loaded as it is on the disk. What is served
 // stays.
 func (e *Engine) fail(name string, err error) {
-	e.log.Error("model not loaded", "model", name, "err", err)
+	said := false
 	e.publish(name, func(old *entry) *entry {
+		said = old.says(err)
 		if old.latest != nil {
 			return old.noted(err)
 		}
-		return &entry{name: name, err: err}
+		return &entry{name: name, ambiguous: errors.Is(err, errAmbiguous), err: err}
 	})
+	if !said { // each poll finds the fault again
+		e.log.Error("model not loaded", "model", name, "err", err)
+	}
 }
 
 // setLoading notes whether a model is being loaded.
@@ -155,7 +160,7 @@ func (e *Engine) setLoading(name string, loading bool) {
 // loadError says what became of a load in the words that clients expect.
 func loadError(a repository.Action, got outcome) error {
 	if got.err != nil {
-		return status.Errorf(status.InvalidArgument, "load failed for model '%s': %s", a.Model, reason(got.err))
+		return loadFault(a.Model, got.err)
 	}
 	var text strings.Builder
 	for _, n := range a.Versions {
@@ -164,6 +169,14 @@ func loadError(a repository.Action, got outcome) error {
 		}
 	}
 	return status.Errorf(status.InvalidArgument, "load failed for model '%s': %s", a.Model, text.String())
+}
+
+// loadFault says why nothing of a model could be loaded. The log has more.
+func loadFault(name string, err error) error {
+	if _, ok := errors.AsType[unreadable](err); ok {
+		return status.Errorf(status.Internal, "failed to load '%s', failed to poll from model repository: %s", name, status.Public(err))
+	}
+	return status.Errorf(status.InvalidArgument, "load failed for model '%s': %s\n", name, status.Public(err))
 }
 
 var errCalledOff = status.Errorf(status.Unavailable, "loading was called off: the server is stopping")

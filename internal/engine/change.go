@@ -119,36 +119,52 @@ func (e *Engine) carryOut(ctx context.Context, plan []repository.Action, wants m
 // apply carries out the actions of one model. w is what is wanted of it, nil when
 // it is to go.
 func (e *Engine) apply(ctx context.Context, actions []repository.Action, w *wanted) error {
+	err := e.act(ctx, actions, w)
+	switch {
+	case err == nil && w != nil:
+		e.settle(w)
+	case err != nil && ctx.Err() == nil:
+		(*e.models.Load())[w.src.Name].refused = &w.model
+	}
+	return err
+}
+
+func (e *Engine) act(ctx context.Context, actions []repository.Action, w *wanted) error {
 	for _, a := range actions {
 		switch a.Kind {
 		case repository.RemoveVersions, repository.Unload:
 			e.unload(a.Model, a.Versions)
+		case repository.Resize:
+			if err := e.resize(ctx, a, w); err != nil {
+				return err
+			}
 		default:
-			// TODO(#12): Resize loads the versions anew; let it add and remove
-			// instances of the scheduler instead.
 			if err := e.bring(ctx, a, w); err != nil {
 				return err
 			}
 		}
-	}
-	if w != nil {
-		e.settle(w)
 	}
 	return nil
 }
 
 // settle notes that what is served is what is wanted.
 func (e *Engine) settle(w *wanted) {
+	(*e.models.Load())[w.src.Name].refused = nil
 	e.publish(w.src.Name, func(old *entry) *entry {
 		next := old.noted(nil)
 		return newEntry(next.name, w.model, next.versions)
 	})
 }
 
-// publish replaces what is known of a model. It must be known by name.
+// publish replaces what is known of a model. Of one that is no longer known, of
+// which a version has drained since, nothing is kept.
 func (e *Engine) publish(name string, next func(old *entry) *entry) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	m := (*e.models.Load())[name]
+	if m == nil {
+		_ = next(newEntry(name, repository.Model{}, nil))
+		return
+	}
 	m.entry.Store(next(m.entry.Load()))
 }

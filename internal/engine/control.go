@@ -5,14 +5,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 
 	"shoal/internal/repository"
 	"shoal/internal/status"
 )
 
-// LoadAll loads every model of the repositories, as Start does. It is called
-// once; if it fails the engine does not become ready.
+// LoadAll loads the models that Options name, as Start does. It is called once; if
+// it fails the engine does not become ready.
 func (e *Engine) LoadAll(ctx context.Context) error {
 	if err := e.beginChange(); err != nil {
 		return err
@@ -24,25 +23,17 @@ func (e *Engine) LoadAll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	names := slices.Clone(ambiguous)
-	for _, src := range found {
-		names = append(names, src.Name)
+	var missing []string
+	if e.opt.Startup != nil {
+		found, ambiguous, missing = atStart(e.opt.Startup, found, ambiguous)
 	}
-	slices.Sort(names)
-	e.add(names...)
-	for _, name := range ambiguous {
-		e.publish(name, func(*entry) *entry { return &entry{name: name, ambiguous: true, err: errAmbiguous} })
+	e.add(missing...)
+	for _, name := range missing {
+		e.fail(name, status.Errorf(status.NotFound, "no repository has a folder of that name"))
 	}
-	if err := e.takeTurns(ctx, names...); err != nil {
+	if err := e.follow(ctx, found, ambiguous); err != nil {
 		return err
 	}
-	defer e.giveTurns(names...)
-	wants := e.readAll(found)
-	var models []repository.Model
-	for _, w := range wants {
-		models = append(models, w.model)
-	}
-	_ = e.carryOut(ctx, repository.Plan(models, nil), wants) // Failed has all of it
 	if err := e.Failed(); err != nil && e.opt.AllOrNothing {
 		return fmt.Errorf("failed to load all models; mend them, or serve the others with --exit-on-error=false:\n%w", err)
 	}
@@ -50,73 +41,44 @@ func (e *Engine) LoadAll(ctx context.Context) error {
 	return nil
 }
 
-// readAll reads what is wanted of the models, side by side. Those whose folders
-// cannot be understood are left out.
-func (e *Engine) readAll(found []repository.Entry) map[string]*wanted {
-	var wg sync.WaitGroup
-	var mu sync.Mutex // protects wants
-	wants := make(map[string]*wanted, len(found))
-	for _, src := range found {
-		e.threads <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-e.threads }()
-			w, err := e.read(src)
-			if err != nil {
-				e.fail(src.Name, err)
-				return
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			wants[src.Name] = w
-		})
+// atStart returns those of the models that are named, and the names that there are
+// no models of.
+func atStart(names []string, found []repository.Entry, ambiguous []string) (_ []repository.Entry, _, missing []string) {
+	known := make(map[string]bool)
+	named := func(name string) bool { known[name] = true; return slices.Contains(names, name) }
+	found = slices.DeleteFunc(found, func(src repository.Entry) bool { return !named(src.Name) })
+	ambiguous = slices.DeleteFunc(ambiguous, func(name string) bool { return !named(name) })
+	for _, name := range names {
+		if !known[name] {
+			missing = append(missing, name)
+		}
 	}
-	wg.Wait()
-	return wants
+	return found, ambiguous, missing
 }
 
 // Load loads a model, or what has changed of it since it was loaded, and returns
-// when it is ready. While it loads, what is there goes on serving, and still does
-// when Load fails. Loads of one model wait for each other. The end of ctx calls
-// the load off.
-func (e *Engine) Load(ctx context.Context, name string) error {
-	if !e.opt.Control {
-		return errNoControl
-	}
-	if !e.loaded.Load() {
-		return errStarting
-	}
-	if err := e.beginChange(); err != nil {
+// when it is ready. What o has takes the place of what the repository has. While
+// it loads, what is there goes on serving, and still does when Load fails. Loads
+// of one model wait for each other. The end of ctx calls the load off.
+func (e *Engine) Load(ctx context.Context, name string, o Override) error {
+	if err := e.beginControl(); err != nil {
 		return err
 	}
 	defer e.work.Done()
 	ctx, cancel := e.untilStop(ctx)
 	defer cancel()
-	src, err := repository.Find(e.opt.Repositories, name)
-	switch {
-	case status.CodeOf(err) == status.InvalidArgument:
+	if err := repository.CheckName(name); err != nil {
 		return err
-	case err != nil:
-		return notFound(name, err)
+	}
+	if err := e.exists(name, o); err != nil {
+		return err
 	}
 	e.add(name)
 	if err := e.takeTurns(ctx, name); err != nil {
 		return err
 	}
 	defer e.giveTurns(name)
-	w, err := e.read(src)
-	if err != nil {
-		e.fail(name, err)
-		return notFound(name, err)
-	}
-	plan := repository.Plan([]repository.Model{w.model}, e.actual(name))
-	if len(plan) == 0 {
-		e.settle(w)
-	}
-	return e.carryOut(ctx, plan, map[string]*wanted{name: w})
-}
-
-func notFound(name string, err error) error {
-	return status.Wrap(status.Internal, err, fmt.Sprintf("failed to load '%s', failed to poll from model repository", name))
+	return e.loadWith(ctx, (*e.models.Load())[name], o)
 }
 
 // Unload takes a model away, and with it the models that call it. It returns as
@@ -124,13 +86,7 @@ func notFound(name string, err error) error {
 // then the model is freed. With dependents the models go, too, that only these
 // call. A model that is not known counts as unloaded.
 func (e *Engine) Unload(ctx context.Context, name string, dependents bool) error {
-	if !e.opt.Control {
-		return errNoControl
-	}
-	if !e.loaded.Load() {
-		return errStarting
-	}
-	if err := e.beginChange(); err != nil {
+	if err := e.beginControl(); err != nil {
 		return err
 	}
 	defer e.work.Done()
@@ -139,7 +95,27 @@ func (e *Engine) Unload(ctx context.Context, name string, dependents bool) error
 		return err
 	}
 	defer e.giveTurns(names...)
+	models := *e.models.Load()
+	for _, name := range names {
+		if m := models[name]; m != nil {
+			m.override.end()
+			m.override = nil
+		}
+	}
 	return e.carryOut(ctx, repository.Plan(nil, e.actual(names...)), nil)
+}
+
+// beginControl is beginChange for a client, who may not always make one.
+func (e *Engine) beginControl() error {
+	switch {
+	case !e.opt.Control:
+		return errNoControl
+	case e.stopping.Load():
+		return errExiting
+	case !e.loaded.Load():
+		return errStarting
+	}
+	return e.beginChange()
 }
 
 // unloadSet returns the models that are unloaded when one is.

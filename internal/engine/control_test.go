@@ -33,6 +33,8 @@ import (
 type counted struct {
 	identity.Backend
 	opened, closed atomic.Int64
+	started, ended atomic.Int64         // instances
+	startFault     atomic.Bool          // no instance starts
 	order          chan string          // gets the name of each model that is closed
 	gate           atomic.Pointer[gate] // nil: opening does not wait
 }
@@ -51,7 +53,8 @@ type countedModel struct {
 
 type countedInstance struct {
 	backend.Instance
-	model *countedModel
+	model  *countedModel
+	broken atomic.Bool // it is closed
 }
 
 func (c *counted) Probe(src backend.Source) backend.Probed {
@@ -81,8 +84,20 @@ func (c *counted) open(ctx context.Context, src backend.Source, cfg *modelpb.Mod
 }
 
 func (m *countedModel) Start(ctx context.Context, p backend.Placement) (backend.Instance, error) {
+	if m.of.startFault.Load() {
+		return nil, status.Errorf(status.Internal, "no more instances")
+	}
 	in, err := m.Model.Start(ctx, p)
-	return &countedInstance{in, m}, err
+	m.of.started.Add(1)
+	return &countedInstance{Instance: in, model: m}, err
+}
+
+func (in *countedInstance) Close() error {
+	in.model.of.ended.Add(1)
+	if in.broken.Swap(true) || in.model.broken.Load() {
+		panic("closed twice, or after the model")
+	}
+	return in.Instance.Close()
 }
 
 func (m *countedModel) Close() error {
@@ -97,8 +112,8 @@ func (m *countedModel) Close() error {
 }
 
 func (in *countedInstance) Run(b *infer.Batch) error {
-	if in.model.broken.Load() {
-		return errors.New("the model is closed")
+	if in.broken.Load() || in.model.broken.Load() {
+		return errors.New("the instance is closed")
 	}
 	return in.Instance.Run(b)
 }
@@ -195,7 +210,7 @@ func TestRequestsGoOnWhileVersionsAreSwapped(t *testing.T) {
 					}
 				})
 			}
-			w, err := e.read(repository.Entry{Name: "m", Dir: filepath.Join(dir, "m")})
+			w, err := e.read(repository.Entry{Name: "m", Dir: filepath.Join(dir, "m")}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -205,7 +220,7 @@ func TestRequestsGoOnWhileVersionsAreSwapped(t *testing.T) {
 				}
 				if tt.fromDisk {
 					touch(t, filepath.Join(dir, "m", "labels.txt"), i)
-					err = e.Load(t.Context(), "m")
+					err = e.Load(t.Context(), "m", Override{})
 				} else {
 					w.model.Files = repository.Stamp(i)
 					plan := repository.Plan([]repository.Model{w.model}, e.actual("m"))
@@ -251,7 +266,7 @@ func TestAFailedReloadKeepsTheOldServing(t *testing.T) {
 		}
 	}
 	write(t, dir, "m/1/broken", "")
-	err = e.Load(t.Context(), "m")
+	err = e.Load(t.Context(), "m", Override{})
 	want := "load failed for model 'm': version 1 is at UNAVAILABLE state: Invalid argument: model 'm' is broken;\n"
 	if status.CodeOf(err) != status.InvalidArgument || status.Public(err) != want {
 		t.Errorf("a version that does not open: got %v, want %q", err, want)
@@ -260,9 +275,9 @@ func TestAFailedReloadKeepsTheOldServing(t *testing.T) {
 	wantStates(t, e, "m 1 READY Invalid argument: model 'm' is broken")
 
 	write(t, dir, "m/config.pbtxt", "input {")
-	err = e.Load(t.Context(), "m")
-	if want := "failed to load 'm', failed to poll from model repository"; status.CodeOf(err) != status.Internal || status.Public(err) != want {
-		t.Errorf("a syntax error: got %v, want %q", err, want)
+	err = e.Load(t.Context(), "m", Override{})
+	if want := "failed to load 'm', failed to poll from model repository"; status.CodeOf(err) != status.Internal || !strings.HasPrefix(status.Public(err), want) || !strings.Contains(status.Public(err), "config.pbtxt:1:8") {
+		t.Errorf("a syntax error: got %v, want %q and where it is", err, want)
 	}
 	still()
 	if got := states(e); len(got) != 1 || !strings.Contains(got[0], "m 1 READY Invalid argument: ") || !strings.Contains(got[0], "config.pbtxt") {
@@ -273,7 +288,7 @@ func TestAFailedReloadKeepsTheOldServing(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "m", "1", "broken")); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Load(t.Context(), "m"); err != nil {
+	if err := e.Load(t.Context(), "m", Override{}); err != nil {
 		t.Errorf("as it was before: %v", err)
 	}
 	still() // nothing has changed, so nothing was loaded
@@ -289,7 +304,7 @@ func TestLoadFollowsTheDisk(t *testing.T) {
 	load := func(opened int64, want ...string) {
 		t.Helper()
 		before := c.opened.Load()
-		if err := e.Load(t.Context(), "m"); err != nil {
+		if err := e.Load(t.Context(), "m", Override{}); err != nil {
 			t.Errorf("load: %v", err)
 		}
 		e.work.Wait() // for what drains
@@ -304,8 +319,8 @@ func TestLoadFollowsTheDisk(t *testing.T) {
 	write(t, dir, "m/config.pbtxt", oneInput+"version_policy { all { } }")
 	load(1, "m 1 READY", "m 2 READY")
 	write(t, dir, "m/config.pbtxt", oneInput+"version_policy { all { } } instance_group { count: 3 kind: KIND_CPU }")
-	load(2, "m 1 READY", "m 2 READY")
-	if v, err := e.find("m", 2); err != nil || len(v.instances) != 3 {
+	load(0, "m 1 READY", "m 2 READY") // only instances are started
+	if v, err := e.find("m", 2); err != nil || v.active() != 3 {
 		t.Errorf("got %v, %v, want three instances", v, err)
 	}
 	if err := os.RemoveAll(filepath.Join(dir, "m", "2")); err != nil {
@@ -316,7 +331,7 @@ func TestLoadFollowsTheDisk(t *testing.T) {
 		t.Error("got not ready, want ready: what is unloaded on purpose does not count")
 	}
 	write(t, dir, "m/3/broken", "")
-	if err := e.Load(t.Context(), "m"); status.CodeOf(err) != status.InvalidArgument {
+	if err := e.Load(t.Context(), "m", Override{}); status.CodeOf(err) != status.InvalidArgument {
 		t.Errorf("a further version that is broken: got %v, want it said", err)
 	}
 	wantStates(t, e, "m 1 READY", "m 2 UNAVAILABLE unloaded", "m 3 UNAVAILABLE Invalid argument: model 'm' is broken")
@@ -333,7 +348,7 @@ func TestLoadAndUnloadWhatIsNotThere(t *testing.T) {
 		"":       "Model name cannot be empty. Please enter a valid name to deploy.",
 		"../m":   "invalid model name '../m', model name must not contain path traversal characters",
 	} {
-		if err := e.Load(t.Context(), name); status.Public(err) != want {
+		if err := e.Load(t.Context(), name, Override{}); status.Public(err) != want {
 			t.Errorf("load %q: got %v, want %q", name, err, want)
 		}
 		if err := e.Unload(t.Context(), name, true); err != nil {
@@ -349,7 +364,7 @@ func TestLoadAndUnloadWhatIsNotThere(t *testing.T) {
 func TestControlIsRefusedUnlessItIsAllowed(t *testing.T) {
 	e := standard(t)
 	const want = "explicit model load / unload is not allowed if polling is enabled"
-	for _, err := range []error{e.Load(t.Context(), "two"), e.Unload(t.Context(), "two", false)} {
+	for _, err := range []error{e.Load(t.Context(), "two", Override{}), e.Unload(t.Context(), "two", false)} {
 		if status.CodeOf(err) != status.Unavailable || status.Public(err) != want {
 			t.Errorf("got %v, want %q", err, want)
 		}
@@ -393,7 +408,7 @@ func TestUnloadServesWhoHasALease(t *testing.T) {
 	if c.closed.Load() != 1 {
 		t.Error("the version was not freed")
 	}
-	if err := e.Load(t.Context(), "m"); err != nil {
+	if err := e.Load(t.Context(), "m", Override{}); err != nil {
 		t.Fatal(err)
 	}
 	wantStates(t, e, "m 1 READY")
@@ -412,7 +427,7 @@ func TestAModelLoadsAgainWhileItsOldVersionDrains(t *testing.T) {
 	if err := e.Unload(t.Context(), "m", false); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Load(t.Context(), "m"); err != nil {
+	if err := e.Load(t.Context(), "m", Override{}); err != nil {
 		t.Fatal(err)
 	}
 	wantStates(t, e, "m 1 READY")
@@ -438,7 +453,7 @@ func TestLoadsOfOneModelWaitForEachOther(t *testing.T) {
 		before := c.opened.Load()
 		answers := make(chan error, 4)
 		for range 3 {
-			go func() { answers <- e.Load(t.Context(), "a") }()
+			go func() { answers <- e.Load(t.Context(), "a", Override{}) }()
 		}
 		impatient, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -448,13 +463,13 @@ func TestLoadsOfOneModelWaitForEachOther(t *testing.T) {
 			t.Errorf("got ready %v and loading %v, want a alone and not ready", e.Ready(), e.Unfinished().Loading)
 		}
 		gone := make(chan error, 1)
-		go func() { gone <- e.Load(impatient, "a") }()
+		go func() { gone <- e.Load(impatient, "a", Override{}) }()
 		synctest.Wait()
 		cancel()
 		if err := <-gone; status.CodeOf(err) != status.Cancelled {
 			t.Errorf("one that gives up waiting: got %v, want it cancelled", err)
 		}
-		go func() { answers <- e.Load(t.Context(), "b") }()
+		go func() { answers <- e.Load(t.Context(), "b", Override{}) }()
 		synctest.Wait()
 		if got := len(g.reached); got != 2 {
 			t.Errorf("got %d models that are being opened, want one a and b beside it", got)
@@ -509,7 +524,7 @@ func TestStopCallsOffALoad(t *testing.T) {
 		write(t, dir, "n/1/model", "changed")
 		answers := make(chan error, 2)
 		for _, name := range []string{"m", "n"} {
-			go func() { answers <- e.Load(context.Background(), name) }()
+			go func() { answers <- e.Load(context.Background(), name, Override{}) }()
 		}
 		synctest.Wait()
 		if err := e.Close(context.Background()); err != nil {
@@ -520,7 +535,7 @@ func TestStopCallsOffALoad(t *testing.T) {
 				t.Errorf("got %v, want %v", err, errExiting)
 			}
 		}
-		for _, err := range []error{e.Load(context.Background(), "m"), e.Unload(context.Background(), "n", false)} {
+		for _, err := range []error{e.Load(context.Background(), "m", Override{}), e.Unload(context.Background(), "n", false)} {
 			if !errors.Is(err, errExiting) {
 				t.Errorf("after Close: got %v, want %v", err, errExiting)
 			}

@@ -1,8 +1,12 @@
 package engine
 
 import (
+	"slices"
+	"strings"
+
 	"shoal/internal/infer"
 	"shoal/internal/model/modelpb"
+	"shoal/internal/repository"
 	"shoal/internal/status"
 )
 
@@ -40,11 +44,33 @@ func (e *Engine) Config(name string, version int64) (*modelpb.ModelConfig, error
 	return v.config, nil
 }
 
-// Index lists the models and versions that are known, by name and version.
+// Index lists the models and versions that are known or in the repositories now,
+// by name and version. Of a model that was never loaded there is only the name.
 func (e *Engine) Index(readyOnly bool) []IndexEntry {
+	known := *e.models.Load()
+	models := e.sorted()
+	found, ambiguous, err := repository.Scan(e.opt.Repositories)
+	if err != nil { // what is loaded is there all the same
+		found, ambiguous = nil, nil
+	}
+	for _, src := range found {
+		if known[src.Name] == nil {
+			models = append(models, &entry{name: src.Name})
+		}
+	}
+	for _, name := range ambiguous {
+		if known[name] == nil {
+			models = append(models, &entry{name: name, ambiguous: true, err: errAmbiguous})
+		}
+	}
+	slices.SortFunc(models, func(a, b *entry) int { return strings.Compare(a.name, b.name) })
 	var list []IndexEntry
-	for _, m := range e.sorted() {
-		for _, line := range m.index() {
+	for _, m := range models {
+		lines := m.index()
+		if len(lines) == 0 {
+			lines = []IndexEntry{{Name: m.name, Version: NoVersion}}
+		}
+		for _, line := range lines {
 			if !readyOnly || line.State == StateReady || m.ambiguous {
 				list = append(list, line)
 			}
@@ -91,7 +117,7 @@ func (e *Engine) ServerVersion() string { return e.opt.Version }
 
 // Extensions returns the protocol's extensions that are really served.
 func (e *Engine) Extensions() []string {
-	list := []string{"classification", "model_repository", "model_configuration"}
+	list := []string{"classification", "model_repository", "model_repository(unload_dependents)", "model_configuration"}
 	if e.opt.SharedMemory != nil {
 		list = append(list, "system_shared_memory")
 	}

@@ -46,6 +46,14 @@ type Options struct {
 	HoldBatches int
 	// Control lets Load and Unload change what is served.
 	Control bool
+	// Startup names the models that LoadAll loads; nil means all of the
+	// repositories.
+	Startup []string
+	// TempDir is where the files lie that clients load models with; the system's
+	// folder for such things when it is empty.
+	TempDir string
+	// LoadRetries is how often a version that does not load is tried again.
+	LoadRetries int
 	// LoadThreads is how many models load at once.
 	LoadThreads int
 	// Arrived, unless nil, is told of each request that was checked, before it is

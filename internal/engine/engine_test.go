@@ -238,8 +238,8 @@ func TestInstancesFollowTheGroups(t *testing.T) {
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("instances (-want +got):\n%s", diff)
 	}
-	if len(v.instances) != 3 {
-		t.Errorf("got %d instances, want 3", len(v.instances))
+	if len(v.members) != 3 {
+		t.Errorf("got %d instances, want 3", len(v.members))
 	}
 }
 
@@ -251,8 +251,8 @@ func TestPassiveInstancesAreThereAndGetNoWork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(v.instances) != 3 || len(v.active) != 1 || v.active[0] != v.instances[2] {
-		t.Errorf("got %d instances of which %d are given work, want 3 and only the last", len(v.instances), len(v.active))
+	if active := schedulable(v.members); len(v.members) != 3 || len(active) != 1 || active[0] != v.members[2].instance {
+		t.Errorf("got %d instances of which %d are given work, want 3 and only the last", len(v.members), len(active))
 	}
 	if got := v.snapshot().Instances; got != 1 {
 		t.Errorf("got %d instances in the statistics, want 1", got)

@@ -18,6 +18,10 @@ type managed struct {
 	name  string
 	turn  chan struct{} // buffered 1: full while somebody changes what is served
 	entry atomic.Pointer[entry]
+
+	// For whoever has the turn.
+	override *override         // what a client has put in the place of the repository's; nil when nothing
+	refused  *repository.Model // what could not be loaded when it was tried last; nil when all could
 }
 
 // An entry is a model at one moment. It does not change: a change publishes
@@ -74,6 +78,34 @@ func (m *entry) noted(err error) *entry {
 		}
 	}
 	return m.with(changes)
+}
+
+// says reports whether err is what the index already says of the model.
+func (m *entry) says(err error) bool {
+	if m.err != nil {
+		return reason(m.err) == reason(err)
+	}
+	return slices.ContainsFunc(m.index(), func(line IndexEntry) bool { return line.State == StateReady && line.Reason == reason(err) })
+}
+
+// faulty reports whether a version that is ready could not be replaced.
+func (m *entry) faulty() bool {
+	for _, s := range m.versions {
+		if s.state == StateReady && s.err != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// over reports whether nothing of the model is loaded.
+func (m *entry) over() bool {
+	for _, s := range m.versions {
+		if s.v != nil || s.state == StateLoading {
+			return false
+		}
+	}
+	return true
 }
 
 // actual returns the model as a plan sees it.

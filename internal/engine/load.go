@@ -21,45 +21,55 @@ import (
 	"shoal/internal/status"
 )
 
-// A wanted is a model as it is on the disk.
+// A wanted is a model as it is on the disk, or as a client wants it.
 type wanted struct {
 	src   repository.Entry
+	store *store               // when src is a folder with a client's files
 	cfg   *modelpb.ModelConfig // as it is written
 	model repository.Model
 	// chosen are the versions that the policy chooses, ascending.
-	chosen []int64
+	chosen   []int64
+	warnings []string // what the log is told if anything is loaded
 }
 
-// read reads a model's configuration and which versions it wants served. What it
-// loads may be newer than what the plan is made from, never older.
-func (e *Engine) read(src repository.Entry) (*wanted, error) {
-	log := e.log.With("model", src.Name)
-	cfg, err := src.Config(e.opt.ConfigName)
-	if err != nil {
-		return nil, err
+// An unreadable is why a model could not even be looked at, in the words that
+// clients know as a failed poll of the repository.
+type unreadable struct{ error }
+
+func (u unreadable) Unwrap() error { return u.error }
+
+// read reads which versions a model wants served, under cfg or, when that is nil,
+// under the configuration of its folder. What it loads may be newer than what the
+// plan is made from, never older.
+func (e *Engine) read(src repository.Entry, cfg *modelpb.ModelConfig) (*wanted, error) {
+	if cfg == nil {
+		var err error
+		if cfg, err = src.Config(e.opt.ConfigName); err != nil {
+			return nil, unreadable{err}
+		}
 	}
 	if err := model.Refuse(cfg); err != nil {
 		return nil, err
 	}
+	w := &wanted{src: src, cfg: cfg}
+	warn := func(msg string) { w.warnings = append(w.warnings, msg) }
 	if fields := model.Ignored(cfg); len(fields) > 0 {
-		log.Warn("the configuration sets fields that Shoal does not act on yet", "fields", strings.Join(fields, "; "))
+		warn("the configuration sets fields that Shoal does not act on yet: " + strings.Join(fields, "; "))
 	}
-	onDisk, err := src.Versions(func(msg string) { log.Warn(msg) })
+	onDisk, err := src.Versions(warn)
 	if err != nil {
-		return nil, err
+		return nil, unreadable{err}
 	}
 	chosen, missing := repository.Select(cfg.GetVersionPolicy(), onDisk)
 	for _, n := range missing {
-		log.Warn("a version that version_policy names has no folder", "version", n)
+		warn(fmt.Sprintf("version_policy names version %d, which has no folder", n))
 	}
 	if len(chosen) == 0 {
 		return nil, status.Errorf(status.InvalidArgument, "at least one version must be available under the version policy of model '%s'", src.Name)
 	}
-	m, err := src.Model(cfg, chosen, e.calls(cfg))
-	if err != nil {
-		return nil, err
-	}
-	return &wanted{src: src, cfg: cfg, model: m, chosen: chosen}, nil
+	w.chosen = chosen
+	w.model, err = src.Model(cfg, chosen, e.calls(cfg))
+	return w, err
 }
 
 // openAll completes and checks the configuration and loads the versions.
@@ -69,6 +79,9 @@ func (e *Engine) openAll(ctx context.Context, w *wanted, versions []int64) outco
 		return outcome{err: status.Wrap(status.Unavailable, err, "loading was called off")}
 	}
 	log := e.log.With("model", w.src.Name)
+	for _, msg := range w.warnings {
+		log.Warn(msg)
+	}
 	got := outcome{opened: make(map[int64]*Version), failed: make(map[int64]error)}
 	cfg, first, content, err := e.prepare(ctx, w)
 	if first != nil {
@@ -101,13 +114,17 @@ func (e *Engine) openAll(ctx context.Context, w *wanted, versions []int64) outco
 			defer probed.Close()
 		}
 		v, err := e.open(ctx, w, probed, n, cfg, sig, counted)
+		for try := 0; err != nil && try < e.opt.LoadRetries && ctx.Err() == nil; try++ {
+			log.Warn("loading the model again", "version", n, "err", err)
+			v, err = e.open(ctx, w, probed, n, cfg, sig, counted)
+		}
 		if err != nil {
 			got.failed[n] = err
 			log.Error("model not loaded", "version", n, "err", err)
 			continue
 		}
 		got.opened[n] = v
-		log.Info("model ready", "version", n, "instances", len(v.instances), "after", time.Since(begin).Round(time.Millisecond))
+		log.Info("model ready", "version", n, "instances", v.active(), "after", time.Since(begin).Round(time.Millisecond))
 	}
 	return got
 }
@@ -124,7 +141,7 @@ func (e *Engine) prepare(ctx context.Context, w *wanted) (_ *modelpb.ModelConfig
 	}
 	b, err := e.backendFor(cfg)
 	if err != nil {
-		return nil, nil, false, err
+		return nil, nil, true, err // as Triton has it, which looks for one when it opens a version
 	}
 	first = b.Probe(source(w.src, w.chosen[0]))
 	if !e.opt.NoAutoComplete {
@@ -135,10 +152,7 @@ func (e *Engine) prepare(ctx context.Context, w *wanted) (_ *modelpb.ModelConfig
 			return nil, first, true, err
 		}
 	}
-	var machine model.NormalizeOptions
-	if a, ok := b.(backend.Accelerated); ok {
-		machine.GPUs = a.GPUs()
-	}
+	machine := machineOf(b)
 	model.Normalize(cfg, machine)
 	return cfg, first, false, model.Validate(cfg, machine)
 }
@@ -189,7 +203,7 @@ func (e *Engine) open(ctx context.Context, w *wanted, probed backend.Probed, n i
 	if err != nil {
 		return nil, err
 	}
-	v := &Version{number: n, config: cfg, sig: sig, model: m, arrived: e.opt.Arrived, calls: w.model.Calls, freed: make(chan struct{})}
+	v := &Version{number: n, config: cfg, sig: sig, model: m, stats: new(stats), arrived: e.opt.Arrived, calls: w.model.Calls, freed: make(chan struct{})}
 	v.leases.init()
 	v.decoupled, v.queueSize = cfg.GetModelTransactionPolicy().GetDecoupled(), cmp.Or(e.opt.ResponseQueueSize, DefaultResponseQueueSize)
 	v.stats.init(counted, e.opt.ComputeTimes, v.decoupled)
@@ -197,40 +211,20 @@ func (e *Engine) open(ctx context.Context, w *wanted, probed backend.Probed, n i
 		if err == nil {
 			return
 		}
-		for _, t := range v.tickets {
-			t.Leave()
-		}
-		for _, in := range v.instances {
-			_ = in.Close() // the load's error says more
-		}
+		_ = closeMembers(v.members) // the load's error says more
 		_ = m.Close()
 	}()
-	for _, p := range placements(cfg) {
-		in, err := m.Start(ctx, p)
-		if err != nil {
-			return nil, err
-		}
-		v.instances = append(v.instances, in)
-		if p.Group.GetPassive() {
-			continue
-		}
-		v.active = append(v.active, in)
-		if e.opt.Limiter == nil {
-			continue
-		}
-		ticket, err := e.opt.Limiter.Join(p.Group.GetRateLimiter(), p.GPU)
-		if err != nil {
-			return nil, err
-		}
-		v.tickets = append(v.tickets, ticket)
-		v.active[len(v.active)-1] = &sched.Limited{Instance: in, Ticket: ticket}
-	}
-	if len(v.active) == 0 {
-		return nil, status.Errorf(status.InvalidArgument, "every instance group of model '%s' is passive, so that nothing would run its requests; take passive from one", w.src.Name)
-	}
-	if v.sched, err = e.startScheduler(cfg, sig, v.active, &v.stats); err != nil {
+	places := placements(cfg)
+	if err := checkActive(w.src.Name, places); err != nil {
 		return nil, err
 	}
+	if v.members, err = e.startMembers(ctx, v, places); err != nil {
+		return nil, err
+	}
+	if v.sched, err = e.startScheduler(cfg, sig, schedulable(v.members), v.stats); err != nil {
+		return nil, err
+	}
+	v.store = w.store.use()
 	v.loaded = time.Now()
 	v.loadDuration = v.loaded.Sub(begin)
 	return v, nil
@@ -244,30 +238,6 @@ func (e *Engine) startScheduler(cfg *modelpb.ModelConfig, sig *model.Signature, 
 	bc := sched.NewBatcherConfig(cfg, sig)
 	bc.MinQueued = e.opt.HoldBatches
 	return sched.StartBatcher(bc, instances, record)
-}
-
-// placements lists the instances that a normalised configuration asks for.
-func placements(cfg *modelpb.ModelConfig) []backend.Placement {
-	var list []backend.Placement
-	for _, g := range cfg.GetInstanceGroup() {
-		gpus := []int32{0}
-		if g.GetKind() == modelpb.ModelInstanceGroup_KIND_GPU && len(g.GetGpus()) > 0 {
-			gpus = g.GetGpus()
-		}
-		for _, gpu := range gpus {
-			for range g.GetCount() {
-				list = append(list, backend.Placement{Kind: g.GetKind(), GPU: int(gpu), Group: g})
-			}
-		}
-	}
-	perGroup := make(map[*modelpb.ModelInstanceGroup]int)
-	for i := range list {
-		p := &list[i]
-		p.Name = fmt.Sprintf("%s_%d", p.Group.GetName(), perGroup[p.Group])
-		p.Count = len(list)
-		perGroup[p.Group]++
-	}
-	return list
 }
 
 func source(src repository.Entry, n int64) backend.Source {

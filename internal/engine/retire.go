@@ -49,11 +49,26 @@ func (e *Engine) retire(list []*Version, unloaded bool) {
 // and frees it.
 func (e *Engine) drain(v *Version) {
 	begin := time.Now()
-	v.sched.Hurry()
+	if v.resized {
+		for _, in := range schedulable(v.leaving) {
+			v.sched.Remove(in)
+		}
+	} else {
+		v.sched.Hurry()
+	}
 	v.leases.close()
 	<-v.leases.ended
+	if v.before != nil { // its instances are of the same model
+		<-v.before.freed
+		v.before = nil // or every version would keep all before it
+	}
 	e.free(v)
-	e.log.Info("unloaded", "model", v.sig.Name, "version", v.number, "after", time.Since(begin).Round(time.Millisecond))
+	switch after := time.Since(begin).Round(time.Millisecond); {
+	case !v.resized:
+		e.log.Info("unloaded", "model", v.sig.Name, "version", v.number, "after", after)
+	case len(v.leaving) > 0:
+		e.log.Info("instances removed", "model", v.sig.Name, "version", v.number, "instances", len(v.leaving), "after", after)
+	}
 	e.publish(v.sig.Name, func(old *entry) *entry {
 		e.retired = slices.DeleteFunc(e.retired, func(other *Version) bool { return other == v })
 		if old.versions[v.number].v != v {

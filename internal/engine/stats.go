@@ -187,14 +187,14 @@ func failReason(r *infer.Request, err error) int {
 // snapshot returns the counters as they are now. They are read one by one, so
 // they may be apart by the requests that end meanwhile.
 func (v *Version) snapshot() Statistics {
-	s := &v.stats
+	s := v.stats
 	out := Statistics{
 		Name: v.sig.Name, Version: v.number, Config: v.config,
 		LastInference: uint64(s.last.Load()), InferenceCount: s.inferences.Load(),
 		Fail:     Duration{s.fail.Load(), s.failNs.Load()},
 		Failures: make(map[string]uint64, failCount),
 		Pending:  s.pending.Load(), Refused: s.refused.Load(),
-		Instances: len(v.active), Busy: int(s.busy.Load()), Loaded: v.loaded, LoadDuration: v.loadDuration,
+		Instances: v.active(), Busy: int(s.busy.Load()), Loaded: v.loaded, LoadDuration: v.loadDuration,
 	}
 	computed := s.computed.Load()
 	out.ComputeInput = Duration{computed, s.inputNs.Load()}
@@ -226,8 +226,8 @@ func (v *Version) snapshot() Statistics {
 
 // workers tells how the processes behind the instances are doing.
 func (v *Version) workers() (list []backend.Worker) {
-	for _, in := range v.instances {
-		if w, ok := in.(backend.Supervised); ok {
+	for _, m := range v.members {
+		if w, ok := m.instance.(backend.Supervised); ok {
 			list = append(list, w.Worker())
 		}
 	}

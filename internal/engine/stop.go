@@ -65,6 +65,7 @@ func (e *Engine) Close(ctx context.Context) error {
 		busy = append(busy, name+", which is still loading")
 	}
 	slices.Sort(busy)
+	busy = slices.Compact(busy) // a version that was resized may be there twice
 	return fmt.Errorf("models that were not freed in time: %s: %w", strings.Join(busy, ", "), ctx.Err())
 }
 
@@ -74,8 +75,8 @@ func (e *Engine) Close(ctx context.Context) error {
 func (e *Engine) Abort() {
 	e.Stop()
 	for _, v := range e.alive() {
-		for _, in := range v.instances {
-			if a, ok := in.(backend.Abortable); ok {
+		for _, m := range v.members {
+			if a, ok := m.instance.(backend.Abortable); ok {
 				a.Abort(errAborted)
 			}
 		}

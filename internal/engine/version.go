@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -22,21 +23,27 @@ type Version struct {
 	config    *modelpb.ModelConfig
 	sig       *model.Signature
 	model     backend.Model
-	instances []backend.Instance
-	active    []backend.Instance // those that are given work, behind what limits them
-	tickets   []*sched.Ticket
+	members   []member // its instances
 	sched     sched.Scheduler
 	decoupled bool
 	queueSize int64 // how many bytes of responses may wait for a slow client
-	stats     stats
+	stats     *stats
 	arrived   func(sig *model.Signature, version int64, r *infer.Request) // nil: nobody asks
 
 	loaded       time.Time
 	loadDuration time.Duration
 
 	calls  []string // the models that it sends requests to
+	store  *store   // where a client's files for it lie; nil when they are the repository's
 	leases leases
 	freed  chan struct{} // closed when the version is freed
+
+	// When the instances of a version change, another Version takes its place
+	// that shares model, scheduler and counters with it: the leases on this one
+	// tell when the instances that leave have no responses out any more.
+	before  *Version // the one whose place this took; nil when it was loaded
+	resized bool     // another has taken its place
+	leaving []member // the instances that it then still has to free
 }
 
 // trouble returns why a loaded version cannot serve at the moment, nil when it can.
@@ -49,8 +56,8 @@ func (v *Version) trouble() error {
 
 // trim has the instances give back memory that no batch uses.
 func (v *Version) trim() {
-	for _, in := range v.instances {
-		if t, ok := in.(backend.Trimmer); ok {
+	for _, m := range v.members {
+		if t, ok := m.instance.(backend.Trimmer); ok {
 			t.Trim()
 		}
 	}
@@ -157,22 +164,15 @@ func (v *Version) finish(r *infer.Request, resp *infer.Response) error {
 	return nil
 }
 
-// free closes the scheduler, the instances and the model. Nobody may have a
-// lease.
+// free closes the scheduler, the instances and the model, or only the instances
+// that leave when the version was resized. Nobody may have a lease.
 func (v *Version) free() error {
+	if v.resized {
+		return closeMembers(v.leaving)
+	}
 	v.sched.Close()
-	var first error
-	keep := func(err error) {
-		if first == nil {
-			first = err
-		}
-	}
-	for _, t := range v.tickets {
-		t.Leave()
-	}
-	for _, in := range v.instances {
-		keep(in.Close())
-	}
-	keep(v.model.Close())
-	return first
+	err := closeMembers(v.members)
+	err = cmp.Or(err, v.model.Close())
+	v.store.release()
+	return err
 }

@@ -19,26 +19,47 @@ func (e Entry) Config(configName string) (*modelpb.ModelConfig, error) {
 	if err != nil {
 		return nil, err
 	}
+	return cfg, e.CheckConfig(cfg)
+}
+
+// CheckConfig gives a configuration without a name the model's, and refuses one with
+// another.
+func (e Entry) CheckConfig(cfg *modelpb.ModelConfig) error {
 	switch cfg.Name {
 	case "":
 		cfg.Name = e.Name
 	case e.Name:
 	default:
-		return nil, status.Errorf(status.InvalidArgument,
+		return status.Errorf(status.InvalidArgument,
 			"unexpected directory name '%s' for model '%s', directory name must equal model name", e.Name, cfg.Name)
 	}
-	return cfg, nil
+	return nil
+}
+
+// ConfigStamp stands for the configuration file that Config would read.
+func (e Entry) ConfigStamp(configName string) Stamp {
+	for _, path := range e.configPaths(configName) {
+		if info, err := os.Stat(path); err == nil {
+			return fileStamp(path, info)
+		}
+	}
+	return 0
+}
+
+// configPaths returns where the configuration may be, the first that exists holds.
+func (e Entry) configPaths(configName string) []string {
+	paths := []string{filepath.Join(e.Dir, "config.pbtxt")}
+	if configName != "" {
+		paths = append([]string{filepath.Join(e.Dir, "configs", configName+".pbtxt")}, paths...)
+	}
+	return paths
 }
 
 func (e Entry) readConfig(configName string) (*modelpb.ModelConfig, error) {
-	paths := []string{filepath.Join(e.Dir, "config.pbtxt")}
-	if configName != "" {
-		if configName != filepath.Base(configName) {
-			return nil, status.Errorf(status.InvalidArgument, "--model-config-name %q: expected a file's name without folders", configName)
-		}
-		paths = append([]string{filepath.Join(e.Dir, "configs", configName+".pbtxt")}, paths...)
+	if configName != "" && configName != filepath.Base(configName) {
+		return nil, status.Errorf(status.InvalidArgument, "--model-config-name %q: expected a file's name without folders", configName)
 	}
-	for _, path := range paths {
+	for _, path := range e.configPaths(configName) {
 		text, err := readFile(path)
 		switch {
 		case err == nil:

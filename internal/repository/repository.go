@@ -1,7 +1,7 @@
 // Package repository is the model store on disk: which models there are, their
-// versions, their configuration files and their labels. It only reads, keeps
-// nothing, and every call looks at the disk anew, so it is safe for concurrent
-// use. The engine decides what is done with what it finds.
+// versions, their configuration files and their labels. It reads repositories and
+// never writes to them, keeps nothing, and every call looks at the disk anew, so it
+// is safe for concurrent use. The engine decides what is done with what it finds.
 package repository
 
 import (
@@ -53,11 +53,8 @@ func Scan(roots []string) (entries []Entry, ambiguous []string, err error) {
 // Find returns the model of that name. A name that is no folder's, or one that
 // leads out of the repositories, is an invalid argument.
 func Find(roots []string, name string) (Entry, error) {
-	switch {
-	case name == "":
-		return Entry{}, status.Errorf(status.InvalidArgument, "Model name cannot be empty. Please enter a valid name to deploy.")
-	case strings.HasPrefix(name, ".") || strings.ContainsAny(name, "/\\\x00"):
-		return Entry{}, status.Errorf(status.InvalidArgument, "invalid model name '%s', model name must not contain path traversal characters", name)
+	if err := CheckName(name); err != nil {
+		return Entry{}, err
 	}
 	var found []string
 	for _, root := range distinct(roots) {
@@ -76,6 +73,18 @@ func Find(roots []string, name string) (Entry, error) {
 		return Entry{Name: name, Dir: found[0]}, nil
 	}
 	return Entry{}, status.Errorf(status.AlreadyExists, "model %q: several repositories have it: %s", name, strings.Join(found, ", "))
+}
+
+// CheckName refuses names that no model can have: without a letter, or leading out
+// of the repositories.
+func CheckName(name string) error {
+	switch {
+	case name == "":
+		return status.Errorf(status.InvalidArgument, "Model name cannot be empty. Please enter a valid name to deploy.")
+	case strings.HasPrefix(name, ".") || strings.ContainsAny(name, "/\\\x00"):
+		return status.Errorf(status.InvalidArgument, "invalid model name '%s', model name must not contain path traversal characters", name)
+	}
+	return nil
 }
 
 // distinct returns the roots without those that are given again.

@@ -31,6 +31,7 @@ func (e Entry) Model(cfg *modelpb.ModelConfig, versions []int64, calls []string)
 	if m.Config, err = digest(rest); err != nil {
 		return Model{}, err
 	}
+	m.Config += e.Dir // a model that has moved to another repository is another
 	for _, n := range versions {
 		m.Versions[n] = stamp(e.VersionDir(n), nothing)
 	}
@@ -55,6 +56,13 @@ func (e Entry) filesStamp() Stamp {
 		_, isVersion := parseVersion(name)
 		return isVersion || name == "configs" || name == "config.pbtxt"
 	})
+}
+
+// fileStamp is of a single file.
+func fileStamp(path string, info fs.FileInfo) Stamp {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%s\x00%d\x00%d\x00", path, info.Size(), info.ModTime().UnixNano())
+	return Stamp(h.Sum64())
 }
 
 func nothing(string) bool { return false }

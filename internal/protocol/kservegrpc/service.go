@@ -2,6 +2,7 @@ package kservegrpc
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -129,33 +130,43 @@ func (s *service) RepositoryModelLoad(ctx context.Context, req *pb.RepositoryMod
 	if req.GetRepositoryName() != "" {
 		return nil, errRepositoryName
 	}
-	for name, p := range req.GetParameters() {
-		if err := checkLoadParam(name, p); err != nil {
-			return nil, err
-		}
+	o, err := loadOverride(req.GetParameters())
+	if err != nil {
+		return nil, err
 	}
-	if err := s.server.engine.Load(ctx, req.GetModelName()); err != nil {
+	if err := s.server.engine.Load(ctx, req.GetModelName(), o); err != nil {
 		return nil, err
 	}
 	return &pb.RepositoryModelLoadResponse{}, nil
 }
 
-// checkLoadParam says whether a parameter is one of those that can come with a
-// load, and of the right type.
-func checkLoadParam(name string, p *pb.ModelRepositoryParameter) error {
-	_, isString := p.GetParameterChoice().(*pb.ModelRepositoryParameter_StringParam)
-	_, isBytes := p.GetParameterChoice().(*pb.ModelRepositoryParameter_BytesParam)
-	want, ok := "string_param", isString
-	switch {
-	case strings.HasPrefix(name, "file:"):
-		want, ok = "bytes_param", isBytes
-	case name != "config":
-		return status.Errorf(status.InvalidArgument, "unrecognized load parameter '%s'.", name)
+// loadOverride reads the parameters that come with a load.
+func loadOverride(params map[string]*pb.ModelRepositoryParameter) (o engine.Override, err error) {
+	for _, name := range slices.Sorted(maps.Keys(params)) {
+		path, isFile := strings.CutPrefix(name, "file:")
+		config, isString := params[name].GetParameterChoice().(*pb.ModelRepositoryParameter_StringParam)
+		content, isBytes := params[name].GetParameterChoice().(*pb.ModelRepositoryParameter_BytesParam)
+		switch {
+		case isFile && isBytes:
+			if o.Files == nil {
+				o.Files = make(map[string][]byte)
+			}
+			o.Files[path] = content.BytesParam
+		case isFile:
+			return o, errLoadParam(name, "bytes_param")
+		case name != "config":
+			return o, status.Errorf(status.InvalidArgument, "unrecognized load parameter '%s'.", name)
+		case !isString:
+			return o, errLoadParam(name, "string_param")
+		default:
+			o.Config = config.StringParam
+		}
 	}
-	if !ok {
-		return status.Errorf(status.InvalidArgument, "invalid value type for load parameter '%s', expected %s.", name, want)
-	}
-	return nil
+	return o, nil
+}
+
+func errLoadParam(name, want string) error {
+	return status.Errorf(status.InvalidArgument, "invalid value type for load parameter '%s', expected %s.", name, want)
 }
 
 // RepositoryModelUnload unloads a model.

@@ -64,18 +64,13 @@ func (h *handler) load(x *httpserver.Exchange, rt route) error {
 	if rt.repository {
 		return errRepositoryName
 	}
-	var bad error
-	err := h.jsonBody(x, parameters(func(s *scanner, name string) bool {
-		if name != "config" && !strings.HasPrefix(name, "file:") {
-			bad = status.Rejectf(reject.BadInput, status.Internal, "unexpected error on creating Triton parameter")
-		}
-		return s.skip()
-	}))
-	if err = cmp.Or(err, bad); err != nil {
+	var o override
+	err := h.jsonBody(x, parameters(o.read))
+	if err = cmp.Or(err, o.bad); err != nil {
 		return err
 	}
 	x.SetType(jsonType)
-	return h.engine.Load(x.Context(), rt.model)
+	return h.engine.Load(x.Context(), strings.Clone(rt.model), o.Override) // the engine keeps the name
 }
 
 // unload asks the engine to let a model go.

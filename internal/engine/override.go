@@ -1,0 +1,137 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"shoal/internal/model"
+	"shoal/internal/model/modelpb"
+	"shoal/internal/repository"
+	"shoal/internal/status"
+)
+
+// An Override is what a client gives to load a model with in place of what the
+// repository has. The zero value gives nothing.
+type Override struct {
+	// Config is a whole configuration as JSON; empty means the repository's.
+	Config string
+	// Files are all files of the model, by their paths in its folder; nil means
+	// the repository's. They need a Config.
+	Files map[string][]byte
+}
+
+// An override is an Override that is in force.
+type override struct {
+	cfg   *modelpb.ModelConfig
+	since repository.Stamp // of the configuration in the repository, which holds again once it changes
+	store *store           // has the client's files; nil when the repository's are used
+}
+
+// end drops what the override holds of its files. The versions that were loaded
+// from them have their own hold.
+func (o *override) end() {
+	if o != nil {
+		o.store.release()
+	}
+}
+
+// locate returns the model's folder and what is in force of overrides when it is
+// loaded with o. The caller has the model's turn, and must end the override unless
+// it is the one that was in force before.
+func (e *Engine) locate(m *managed, o Override) (repository.Entry, *override, error) {
+	if o.Files != nil {
+		return e.locateFiles(m.name, o)
+	}
+	src, err := repository.Find(e.opt.Repositories, m.name)
+	if err != nil {
+		return src, nil, err
+	}
+	since := src.ConfigStamp(e.opt.ConfigName)
+	if o.Config != "" {
+		cfg, err := parseOverride(src, o.Config)
+		return src, &override{cfg: cfg, since: since}, err
+	}
+	if old := m.override; old != nil && old.store == nil && old.since == since {
+		return src, old, nil
+	}
+	return src, nil, nil
+}
+
+// locateFiles writes a client's files into a folder of their own.
+func (e *Engine) locateFiles(name string, o Override) (repository.Entry, *override, error) {
+	src := repository.Entry{Name: name}
+	if o.Config == "" {
+		return src, nil, status.Errorf(status.InvalidArgument, "Load parameter 'config' must be specified for model file override")
+	}
+	cfg, err := parseOverride(src, o.Config)
+	if err != nil {
+		return src, nil, err
+	}
+	dir, err := repository.WriteFiles(e.opt.TempDir, o.Files)
+	if err != nil {
+		return src, nil, err
+	}
+	src.Dir = dir
+	return src, &override{cfg: cfg, store: newStore(dir)}, nil
+}
+
+func parseOverride(src repository.Entry, text string) (*modelpb.ModelConfig, error) {
+	cfg, err := model.ParseJSON([]byte(text))
+	if err == nil {
+		err = src.CheckConfig(cfg)
+	}
+	if err != nil {
+		return nil, status.Prefix("Invalid config override: ", err)
+	}
+	return cfg, nil
+}
+
+// loadWith loads a model with o. The caller has its turn.
+func (e *Engine) loadWith(ctx context.Context, m *managed, o Override) error {
+	src, over, err := e.locate(m, o)
+	if err != nil {
+		e.log.Error("model not loaded", "model", m.name, "err", err)
+		return loadFault(m.name, unreadable{err})
+	}
+	keep := false
+	defer func() {
+		if drop := m.override; keep && drop != over {
+			m.override = over
+			drop.end()
+		} else if !keep && over != m.override {
+			over.end()
+		}
+	}()
+	var cfg *modelpb.ModelConfig
+	if over != nil {
+		cfg = over.cfg
+	}
+	w, err := e.read(src, cfg)
+	if err != nil {
+		e.fail(m.name, err)
+		return loadFault(m.name, err)
+	}
+	if over != nil {
+		w.store = over.store
+	}
+	plan := repository.Plan([]repository.Model{w.model}, e.actual(m.name))
+	if len(plan) == 0 {
+		e.settle(w)
+	}
+	err = e.carryOut(ctx, plan, map[string]*wanted{m.name: w})
+	keep = err == nil
+	return err
+}
+
+// exists says whether there is anything to load by that name, so that names of
+// which there is nothing are not remembered.
+func (e *Engine) exists(name string, o Override) error {
+	if o.Files != nil {
+		return nil
+	}
+	_, err := repository.Find(e.opt.Repositories, name)
+	if status.CodeOf(err) == status.NotFound {
+		return status.Wrap(status.Internal, err, fmt.Sprintf("failed to load '%s', failed to poll from model repository", name))
+	}
+	return nil // what else is wrong, loading tells
+}

@@ -1,0 +1,157 @@
+package engine
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"shoal/internal/repository"
+)
+
+// StartPolling has the engine look at the repositories every interval, and load
+// and unload what has changed, until it is stopped.
+func (e *Engine) StartPolling(interval time.Duration) {
+	if e.beginChange() != nil {
+		return
+	}
+	go func() {
+		defer e.work.Done()
+		tick := time.NewTicker(interval)
+		defer tick.Stop()
+		failed := ""
+		for {
+			select {
+			case <-e.stop:
+				return
+			case <-tick.C:
+			}
+			now := ""
+			if err := e.Poll(context.Background()); err != nil {
+				now = err.Error()
+			}
+			if now != "" && now != failed && !e.stopping.Load() {
+				e.log.Warn("the repositories cannot be read; what is loaded goes on", "err", now)
+			}
+			failed = now
+		}
+	}()
+}
+
+// Poll brings what is served in line with the repositories: models that were added
+// are loaded, those that were removed unloaded, and those that have changed loaded
+// again. What could not be loaded before is tried again once it has changed. It
+// fails only when a repository cannot be read; then nothing changes.
+func (e *Engine) Poll(ctx context.Context) error {
+	if err := e.beginChange(); err != nil {
+		return err
+	}
+	defer e.work.Done()
+	ctx, cancel := e.untilStop(ctx)
+	defer cancel()
+	found, ambiguous, err := repository.Scan(e.opt.Repositories)
+	if err != nil {
+		return err
+	}
+	if err := e.follow(ctx, found, ambiguous); err != nil {
+		return err
+	}
+	e.forget(found, ambiguous)
+	return nil
+}
+
+// follow has the models served that were found, and no others.
+func (e *Engine) follow(ctx context.Context, found []repository.Entry, ambiguous []string) error {
+	names := slices.Clone(ambiguous)
+	for _, src := range found {
+		names = append(names, src.Name)
+	}
+	e.add(names...)
+	all := slices.Sorted(maps.Keys(*e.models.Load()))
+	if err := e.takeTurns(ctx, all...); err != nil {
+		return err
+	}
+	defer e.giveTurns(all...)
+	for _, name := range ambiguous {
+		e.fail(name, errAmbiguous)
+	}
+	wants := e.readAll(found)
+	models := *e.models.Load()
+	// Models that cannot be read, and those that failed as they are, stay as
+	// they are: they are in neither of the lists that are compared.
+	var desired, actual []repository.Model
+	gone := maps.Clone(models)
+	for _, name := range names {
+		delete(gone, name)
+		m, w := models[name], wants[name]
+		if w == nil || m.refused != nil && len(repository.Plan([]repository.Model{w.model}, []repository.Model{*m.refused})) == 0 {
+			continue
+		}
+		desired = append(desired, w.model)
+		actual = append(actual, m.entry.Load().actual())
+	}
+	for _, m := range gone {
+		actual = append(actual, m.entry.Load().actual())
+	}
+	plan := repository.Plan(desired, actual)
+	e.settleRest(plan, desired, wants)
+	_ = e.carryOut(ctx, plan, wants) // Failed and the log have all of it
+	return ctx.Err()
+}
+
+// settleRest notes of the models that need no action that they are as they are
+// wanted: they may have been broken and mended since.
+func (e *Engine) settleRest(plan []repository.Action, desired []repository.Model, wants map[string]*wanted) {
+	acted := make(map[string]bool, len(plan))
+	for _, a := range plan {
+		acted[a.Model] = true
+	}
+	models := *e.models.Load()
+	for _, m := range desired {
+		if !acted[m.Name] && models[m.Name].entry.Load().faulty() {
+			e.settle(wants[m.Name])
+		}
+	}
+}
+
+// forget takes the models out that the repositories no longer have, once nothing of
+// them is loaded.
+func (e *Engine) forget(found []repository.Entry, ambiguous []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	there := make(map[string]bool, len(found))
+	for _, src := range found {
+		there[src.Name] = true
+	}
+	for _, name := range ambiguous {
+		there[name] = true
+	}
+	next := maps.Clone(*e.models.Load())
+	maps.DeleteFunc(next, func(name string, m *managed) bool { return !there[name] && m.entry.Load().over() })
+	e.models.Store(&next)
+}
+
+// readAll reads what is wanted of the models, side by side. Those whose folders
+// cannot be understood are left out.
+func (e *Engine) readAll(found []repository.Entry) map[string]*wanted {
+	var wg sync.WaitGroup
+	var mu sync.Mutex // protects wants
+	wants := make(map[string]*wanted, len(found))
+	for _, src := range found {
+		e.threads <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-e.threads }()
+			w, err := e.read(src, nil)
+			if err != nil {
+				e.fail(src.Name, err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			wants[src.Name] = w
+		})
+	}
+	wg.Wait()
+	return wants
+}
