@@ -1,0 +1,285 @@
+"""Models that are loaded, unloaded and changed while the server runs: --model-control-mode explicit and poll."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+import textwrap
+
+import numpy as np
+import pytest
+from tritonclient.utils import InferenceServerException
+
+import clients
+import graphs
+import models
+import pymodels
+import server
+from server import wait_until
+
+ROW = np.array([[1, 2, 3, 4]], np.float32)
+SCALED = {
+    "backend": "onnxruntime",
+    "max_batch_size": 8,
+    "input": [{"name": "INPUT0", "data_type": "TYPE_FP32", "dims": [4]}],
+    "output": [{"name": "OUTPUT0", "data_type": "TYPE_FP32", "dims": [4]}],
+}
+
+
+def scaled(name: str = "scaled", factor: float = 2.0, **more) -> models.Model:
+    """A model that multiplies by a number, so that answers tell what was loaded."""
+    return models.Model(
+        name=name,
+        inputs=(models.Tensor("INPUT0", "FP32", (4,)),),
+        outputs=(models.Tensor("OUTPUT0", "FP32", (4,)),),
+        max_batch_size=8,
+        versions={1: graphs.scale(factor)},
+        **more,
+    )
+
+
+def broken() -> models.Model:
+    """Its configuration wants another type than its graph."""
+    return models.Model(
+        name="broken",
+        inputs=(models.Tensor("INPUT0", "INT32", (4,)),),
+        outputs=(models.Tensor("OUTPUT0", "FP32", (4,)),),
+        max_batch_size=8,
+        versions={1: graphs.scale(1.0)},
+    )
+
+
+@pytest.fixture(params=["http", "grpc"])
+def protocol(request):
+    return request.param
+
+
+@pytest.fixture
+def explicit(serve, protocol):
+    """A server under explicit control with a client for it, and its repository."""
+
+    def start(*wanted: models.Model, load: tuple[str, ...] = (), flags: tuple[str, ...] = ()):
+        running = serve("--model-control-mode=explicit", *(f"--load-model={m}" for m in load), *flags, wanted=wanted).wait_ready()
+        return connect(running, protocol)
+
+    return start
+
+
+def connect(running: server.Server, protocol: str):
+    return clients.LIBRARIES[protocol].InferenceServerClient(getattr(running, protocol)), running
+
+
+def index(client) -> list[dict]:
+    """The repository's index, the same for both protocols."""
+    got = client.get_model_repository_index()
+    if isinstance(got, list):
+        return got
+    fields = ("name", "version", "state", "reason")
+    return [{f: getattr(m, f) for f in fields if getattr(m, f)} for m in got.models]
+
+
+def factor(client, model: str = "scaled", version: str = "") -> float:
+    """What the model multiplies by."""
+    library = clients.LIBRARIES["http" if "http" in type(client).__module__ else "grpc"]
+    answer = client.infer(model, [clients.tensor(library, "INPUT0", "FP32", ROW)], model_version=version)
+    return float(answer.as_numpy("OUTPUT0")[0, 0])
+
+
+def refused(act, *args, **more) -> tuple[str, str]:
+    with pytest.raises(InferenceServerException) as caught:
+        act(*args, **more)
+    return caught.value.status(), caught.value.message()
+
+
+BAD = ("400", "StatusCode.INVALID_ARGUMENT")
+INTERNAL = ("500", "StatusCode.INTERNAL")
+UNKNOWN = ("404", "StatusCode.NOT_FOUND")
+
+
+def test_models_are_loaded_and_unloaded(explicit):
+    client, running = explicit(scaled(), models.simple(), broken(), load=("simple",))
+    assert index(client) == [{"name": "broken"}, {"name": "scaled"}, {"name": "simple", "version": "1", "state": "READY"}]
+    assert client.is_server_ready() and not client.is_model_ready("scaled")
+    assert refused(factor, client)[0] in UNKNOWN
+    client.load_model("scaled")
+    assert client.is_model_ready("scaled") and factor(client) == 2
+    client.load_model("scaled")  # nothing has changed
+    client.unload_model("scaled")
+    wait_until(lambda: {"name": "scaled", "version": "1", "state": "UNAVAILABLE", "reason": "unloaded"} in index(client), 10, "the unload")
+    assert client.is_server_ready() and not client.is_model_ready("scaled")
+    code, text = refused(factor, client)
+    assert code in UNKNOWN and text.endswith("Request for unknown model: 'scaled' has no available versions")
+    client.unload_model("scaled")
+    client.unload_model("nosuch")
+    client.load_model("scaled")
+    assert factor(client) == 2
+    assert "model_repository(unload_dependents)" in json.loads(server.get(running.http, "/v2").body)["extensions"]
+
+
+def test_loads_that_fail_say_why_and_make_the_server_unready(explicit):
+    client, running = explicit(scaled(), broken(), load=("scaled",))
+    (code, text) = refused(client.load_model, "nosuch")
+    assert code in INTERNAL and text == "failed to load 'nosuch', failed to poll from model repository"
+    assert client.is_server_ready()
+    code, text = refused(client.load_model, "broken")
+    assert code in BAD
+    assert text.startswith("load failed for model 'broken': version 1 is at UNAVAILABLE state: Invalid argument: ") and text.endswith(";\n")
+    assert "TYPE_INT32" in text
+    line = next(m for m in index(client) if m["name"] == "broken")
+    assert line["state"] == "UNAVAILABLE" and line["reason"].startswith("Invalid argument: ") and line["reason"] in text
+    assert not client.is_server_ready() and client.is_server_live() and factor(client) == 2
+    client.unload_model("broken")
+    assert not client.is_server_ready()  # as in Triton: only a good load helps
+
+
+def test_a_reload_that_fails_keeps_the_old_one_serving(explicit, tmp_path):
+    client, running = explicit(scaled(), load=("scaled",))
+    folder = tmp_path / "repository" / "scaled"
+    good = (folder / "1" / "model.onnx").read_bytes()
+    (folder / "1" / "model.onnx").write_bytes(b"no graph")
+    assert refused(client.load_model, "scaled")[0] in BAD
+    (line,) = index(client)
+    assert line["state"] == "READY" and line["reason"]
+    assert factor(client) == 2 and client.is_server_ready()
+    (folder / "config.pbtxt").write_text("max_batch_size: many")
+    code, text = refused(client.load_model, "scaled")
+    assert code in INTERNAL and text.startswith("failed to load 'scaled', failed to poll from model repository") and "config.pbtxt:1:" in text
+    assert factor(client) == 2
+    (folder / "1" / "model.onnx").write_bytes(graphs.scale(3.0))
+    (folder / "config.pbtxt").write_text(scaled().config_text())
+    client.load_model("scaled")
+    assert factor(client) == 3 and index(client) == [{"name": "scaled", "version": "1", "state": "READY"}]
+    assert good != (folder / "1" / "model.onnx").read_bytes()
+
+
+def test_a_configuration_can_be_overridden(explicit, tmp_path):
+    client, running = explicit(scaled(), load=("scaled",))
+
+    def max_batch_size():
+        return json.loads(server.get(running.http, "/v2/models/scaled/config").body)["max_batch_size"]
+
+    client.load_model("scaled", config=json.dumps({**SCALED, "max_batch_size": 4}))
+    assert max_batch_size() == 4 and factor(client) == 2
+    client.load_model("scaled")
+    assert max_batch_size() == 4  # until the file is newer
+    (tmp_path / "repository" / "scaled" / "config.pbtxt").write_text(scaled().config_text() + "\n")
+    client.load_model("scaled")
+    assert max_batch_size() == 8
+    code, text = refused(client.load_model, "scaled", config='{"max_batch_size": 4')
+    assert code in INTERNAL and text.startswith("failed to load 'scaled', failed to poll from model repository")
+    code, text = refused(client.load_model, "scaled", config='{"colour": "red"}')
+    assert code in INTERNAL and "colour" in text
+    assert max_batch_size() == 8 and factor(client) == 2 and client.is_server_ready()
+
+
+def test_files_can_be_overridden(explicit):
+    client, running = explicit(scaled(), load=("scaled",))
+    config = json.dumps(SCALED)
+    client.load_model("scaled", config=config, files={"file:1/model.onnx": graphs.scale(7.0)})
+    assert factor(client) == 7
+    client.load_model("sent", config=config, files={"file:5/model.onnx": graphs.scale(5.0)})
+    assert factor(client, "sent") == 5 and {"name": "sent", "version": "5", "state": "READY"} in index(client)
+    client.load_model("scaled")
+    assert factor(client) == 2
+    code, text = refused(client.load_model, "scaled", files={"file:1/model.onnx": graphs.scale(9.0)})
+    assert code in INTERNAL and text.startswith("failed to load 'scaled', failed to poll from model repository")
+    assert "'config' must be specified" in text
+    for path in ("../1/model.onnx", "/etc/shoal", "1/../../model.onnx", "1\\model.onnx", ""):
+        code, text = refused(client.load_model, "scaled", config=config, files={f"file:{path}": b"x"})
+        assert code in INTERNAL and "is not a path inside the model's folder" in text
+    assert factor(client) == 2
+    client.unload_model("sent")
+    assert refused(client.load_model, "sent")[0] in INTERNAL
+
+
+def test_python_models_are_controlled_too(explicit, tmp_path):
+    client, running = explicit(scaled(), flags=(pymodels.PYTHON,))
+    config = 'max_batch_size: 8 input { name: "INPUT0" data_type: TYPE_FP32 dims: 4 } output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 4 }'
+    triton = """
+        import triton_python_backend_utils as pb_utils
+
+        class TritonPythonModel:
+            def execute(self, requests):
+                out = []
+                for r in requests:
+                    x = pb_utils.get_input_tensor_by_name(r, "INPUT0").as_numpy()
+                    out.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT0", x * FACTOR)]))
+                return out
+    """
+    pymodels.write(tmp_path / "repository", "times", triton.replace("FACTOR", "2"), config)
+    client.load_model("times")
+    assert factor(client, "times") == 2
+    folder = tmp_path / "repository" / "times"
+    (folder / "config.pbtxt").write_text((folder / "config.pbtxt").read_text() + models.instances(3))
+    client.load_model("times")
+    assert factor(client, "times") == 2
+    running.wait_for_log("instances changed.*instances=3 started=")
+    (folder / "1" / "model.py").write_text(textwrap.dedent(triton.replace("FACTOR", "3")))
+    client.load_model("times")
+    assert factor(client, "times") == 3
+    client.unload_model("times")
+    wait_until(lambda: {"name": "times", "version": "1", "state": "UNAVAILABLE", "reason": "unloaded"} in index(client), 10, "the unload")
+
+
+def test_versions_are_added_and_removed(explicit, tmp_path):
+    client, running = explicit(models.two_versions("scaled", "all { }"), load=("*",))
+    folder = tmp_path / "repository" / "scaled"
+    assert factor(client) == 3 and factor(client, version="1") == 2
+    (folder / "4").mkdir()
+    (folder / "4" / "model.onnx").write_bytes(graphs.scale(4.0))
+    client.load_model("scaled")
+    assert factor(client) == 4 and factor(client, version="1") == 2
+    shutil.rmtree(folder / "4")
+    client.load_model("scaled")
+    assert factor(client) == 3
+    wait_until(lambda: {"name": "scaled", "version": "4", "state": "UNAVAILABLE", "reason": "unloaded"} in index(client), 10, "version 4 to go")
+    code, text = refused(factor, client, version="4")
+    assert code in ("503", "StatusCode.UNAVAILABLE") and text.endswith("Request for unknown model: 'scaled' version 4 is not at ready state")
+    (folder / "config.pbtxt").write_text(models.two_versions("scaled", "specific { versions: [ 1 ] }").config_text())
+    client.load_model("scaled")
+    assert factor(client) == 2
+
+
+@pytest.mark.parametrize(
+    "body, status, text",
+    [
+        ('{"parameters": {"foo": "bar"}}', 500, "unexpected error on creating Triton parameter"),
+        ("{x", 500, "failed to parse the request JSON buffer: Missing a name for object member. at 1"),
+        ('{"parameters": {"config": 1}}', 400, "load parameter 'config' is not a string"),
+        ('{"parameters": {"config": "{}", "file:1/model.onnx": "no base64!"}}', 400, "load parameter 'file:1/model.onnx' is not base64"),
+    ],
+)
+def test_bad_load_requests_over_http(serve, body, status, text):
+    running = serve("--model-control-mode=explicit", wanted=(scaled(),)).wait_ready()
+    answer = server.post(running.http, "/v2/repository/models/scaled/load", body)
+    assert answer.status == status and clients.error_of(answer).startswith(text)
+    answer = server.post(running.http, "/v2/repository/other/models/scaled/load")
+    assert (answer.status, clients.error_of(answer)) == (501, "'repository_name' specification is not supported")
+    request = {"parameters": {"config": json.dumps(SCALED), "file:1/model.onnx": base64.b64encode(graphs.scale(6.0)).decode()}}
+    answer = server.post(running.http, "/v2/repository/models/scaled/load", json.dumps(request))
+    assert (answer.status, answer.body) == (200, b""), answer.text
+
+
+def test_poll_follows_the_repository(serve, protocol, tmp_path):
+    running = serve("--model-control-mode=poll", "--repository-poll-secs=1", wanted=(scaled(),)).wait_ready()
+    client, _ = connect(running, protocol)
+    code, text = refused(client.load_model, "scaled")
+    assert text == "explicit model load / unload is not allowed if polling is enabled"
+    repository = tmp_path / "repository"
+    folder = repository / "scaled"
+    models.write(repository, scaled("added", 5.0))
+    wait_until(lambda: client.is_model_ready("added"), 20, "the added model")
+    assert factor(client, "added") == 5
+    (folder / "2").mkdir()
+    (folder / "2" / "model.onnx").write_bytes(graphs.scale(9.0))
+    wait_until(lambda: factor(client) == 9, 20, "version 2")
+    (folder / "config.pbtxt").write_text("max_batch_size: many")
+    wait_until(lambda: any(m.get("reason") and m["state"] == "READY" for m in index(client)), 20, "the fault")
+    assert factor(client) == 9 and client.is_server_ready()
+    (folder / "config.pbtxt").write_text(scaled().config_text() + models.instances(3))
+    wait_until(lambda: [m["name"] for m in index(client) if m["state"] == "READY" and not m.get("reason")] == ["added", "scaled"], 20, "the mended one")
+    running.wait_for_log("instances changed.*instances=3")
+    shutil.rmtree(repository / "added")
+    wait_until(lambda: all(m["name"] != "added" for m in index(client)), 20, "the removed model to go")
+    assert client.is_server_ready() and factor(client) == 9
