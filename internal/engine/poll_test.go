@@ -156,7 +156,7 @@ func TestPollingLooksEveryIntervalUntilTheEngineStops(t *testing.T) {
 		if e.ModelReady("b", 1) {
 			t.Error("got b ready before the interval was over")
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if !e.ModelReady("b", 1) {
 			t.Error("got b not ready after the interval")
