@@ -62,8 +62,8 @@ func TestFilesTakeThePlaceOfTheFolder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	wantStates(t, e, "m 1 UNAVAILABLE unloaded", "m 3 READY", "new 3 READY")
 	folders(2)
+	wantStates(t, e, "m 1 UNAVAILABLE unloaded", "m 3 READY", "new 3 READY")
 	if err := e.Load(t.Context(), "m", files); err != nil { // another folder, so loaded anew
 		t.Fatal(err)
 	}
@@ -71,8 +71,8 @@ func TestFilesTakeThePlaceOfTheFolder(t *testing.T) {
 	if err := e.Load(t.Context(), "m", Override{}); err != nil {
 		t.Fatal(err)
 	}
-	wantStates(t, e, "m 1 READY", "m 3 UNAVAILABLE unloaded", "new 3 READY")
 	folders(1)
+	wantStates(t, e, "m 1 READY", "m 3 UNAVAILABLE unloaded", "new 3 READY")
 	if err := e.Load(t.Context(), "new", Override{}); status.CodeOf(err) != status.Internal || !strings.HasPrefix(status.Public(err), "failed to load 'new', failed to poll from model repository") {
 		t.Errorf("a model that is in no repository: got %v", err)
 	}
