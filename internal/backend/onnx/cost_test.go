@@ -79,39 +79,24 @@ func bare(t testing.TB, in *instance, b *infer.Batch) func() {
 	}
 }
 
-// TestRunCostsLittleMoreThanTheBareCall holds the layer to its budget: a run of
-// a tiny model through it, copies and bookkeeping and all, takes at most 1.3
-// times the library's call alone. A machine that others keep busy may spoil a
-// measurement, but not make it look good, so it has three.
-func TestRunCostsLittleMoreThanTheBareCall(t *testing.T) {
-	if race.Enabled || testing.Short() {
-		t.Skip("times mean nothing under the race detector")
-	}
-	in, b := addBatch(t)
-	call := bare(t, in, b)
-	const budget = 1.3
-	var ratio float64
-	for range 3 {
-		if ratio = costRatio(t, call, func() { once(t, in, b) }); ratio <= budget {
-			return
-		}
-	}
-	t.Errorf("got %.2f times the bare call, want at most %.2f", ratio, budget)
-}
-
-// costRatio compares what two functions take: interleaved rounds and the fastest
-// of each, because a busy machine only ever adds time.
-func costRatio(t *testing.T, call, run func()) float64 {
-	t.Helper()
-	const rounds, runs = 300, 100 // a round is shorter than a time slice
+// BenchmarkRunBesideBareCall holds the layer to its budget: a run of a tiny model
+// through it, with copies and bookkeeping, takes at most 1.3 times the library's
+// call alone. It compares the fastest of interleaved rounds, because a busy
+// machine only ever adds time.
+func BenchmarkRunBesideBareCall(b *testing.B) {
+	in, batch := addBatch(b)
+	call := bare(b, in, batch)
+	const runs, budget = 100, 1.3 // a round is shorter than a time slice
 	ours, floor := time.Duration(1<<62), time.Duration(1<<62)
-	for range rounds {
+	for b.Loop() {
 		floor = min(floor, timed(runs, call))
-		ours = min(ours, timed(runs, run))
+		ours = min(ours, timed(runs, func() { once(b, in, batch) }))
 	}
 	ratio := float64(ours) / float64(floor)
-	t.Logf("bare %v, ours %v, ratio %.2f", floor/runs, ours/runs, ratio)
-	return ratio
+	b.ReportMetric(ratio, "x-bare")
+	if b.N >= 300 && ratio > budget {
+		b.Errorf("got %.2f times the bare call, want at most %.2f", ratio, budget)
+	}
 }
 
 func timed(n int, f func()) time.Duration {
