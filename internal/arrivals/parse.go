@@ -200,7 +200,7 @@ func (p *parser) relative(d time.Duration) error {
 func (p *parser) done() (*Trace, error) {
 	t := p.trace
 	if len(t.Arrivals) == 0 {
-		return nil, errors.New("there is no arrival in it")
+		return nil, errors.New("it has no arrivals")
 	}
 	slices.SortStableFunc(t.Arrivals, func(a, b Arrival) int { return int(max(-1, min(1, a.At-b.At))) })
 	if first := t.Arrivals[0].At; p.plain {

@@ -34,7 +34,7 @@ func addLimit(limits *sched.Limits, text string) error {
 	}
 	count, err := strconv.Atoi(parts[1])
 	if err != nil || count < 0 {
-		return fmt.Errorf("--rate-limit-resource is %q: the count is no whole number from 0 on", text)
+		return fmt.Errorf("--rate-limit-resource is %q: want a count of 0 or more", text)
 	}
 	if len(parts) == 2 {
 		limits.Set(parts[0], count)
@@ -42,7 +42,7 @@ func addLimit(limits *sched.Limits, text string) error {
 	}
 	device, err := strconv.Atoi(parts[2])
 	if err != nil || device < 0 {
-		return fmt.Errorf("--rate-limit-resource is %q: the device is no whole number from 0 on", text)
+		return fmt.Errorf("--rate-limit-resource is %q: want a device of 0 or more", text)
 	}
 	limits.SetOn(parts[0], device, count)
 	return nil

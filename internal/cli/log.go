@@ -20,9 +20,9 @@ type logFlags struct {
 }
 
 func (l *logFlags) add(g *command.Group) {
-	g.Number(&l.verbose, "log-verbose", 0, "log more from level 1 on")
+	g.Number(&l.verbose, "log-verbose", 0, "log more with 1 and above")
 	g.Truth(&l.info, "log-info", true, "log changes of state")
-	g.Truth(&l.warning, "log-warning", true, "log what may heal by itself")
+	g.Truth(&l.warning, "log-warning", true, "log problems that may resolve themselves")
 	g.Truth(&l.error, "log-error", true, "log lost work")
 	g.Text(&l.format, "log-format", "default", "how times are written: default (local, RFC 3339) or ISO8601 (UTC)")
 	g.Text(&l.file, "log-file", "", "append the log to this file rather than standard error")

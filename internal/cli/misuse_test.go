@@ -26,7 +26,7 @@ func TestMisuseEndsWithItsExitCodeAndSaysWhatToDo(t *testing.T) {
 		{"no number at all", "serve --demo --metrics-interval-ms much", command.ExitMisuse, "want a number"},
 		{"a flag that nothing is like", "serve --zzz", command.ExitMisuse, "unknown flag: --zzz\n"},
 		{"the beginning of a flag", "top --metrics", command.ExitMisuse, "did you mean --metrics-url?"},
-		{"a word too many", "runtime list all", command.ExitMisuse, "\"all\" is one word too many: shoal runtime list takes flags alone"},
+		{"a word too many", "runtime list all", command.ExitMisuse, "\"all\" is not expected: shoal runtime list takes only flags"},
 		{"a subcommand that is none", "perf dif", 99, "did you mean diff?"},
 	}
 	for _, tt := range tests {

@@ -35,7 +35,7 @@ func writeModel(dir, value string) error {
 	}
 	folder := filepath.Join(dir, name)
 	if _, err := os.Lstat(folder); err == nil {
-		return fmt.Errorf("--model %s: there are two models %q; name one of them otherwise with --model NAME=PATH", value, name)
+		return fmt.Errorf("--model %s: there are two models %q; rename one of them with --model NAME=PATH", value, name)
 	}
 	info, err := os.Stat(path)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var update = flag.Bool("update", false, "write the reference anew")
+var update = flag.Bool("update", false, "rewrite the reference")
 
 // TestReferenceIsFresh compares docs/serve.md and docs/perf.md with the flags as
 // they are.
@@ -29,7 +29,7 @@ func checkReference(t *testing.T, command string) {
 	if err := root.Execute(); err != nil {
 		t.Fatal(err)
 	}
-	got := "# shoal " + command + "\n\nWhat `shoal " + command + " --help` says; `go test ./internal/cli -update` writes it anew.\n\n```\n" + help.String() + "```\n"
+	got := "# shoal " + command + "\n\nWhat `shoal " + command + " --help` prints; `go test ./internal/cli -update` rewrites it.\n\n```\n" + help.String() + "```\n"
 	if *update {
 		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
 			t.Fatal(err)

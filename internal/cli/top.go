@@ -98,10 +98,10 @@ func (f *topFlags) check(stdout io.Writer) error {
 		return fmt.Errorf("--timeout is %v, want more than 0", f.timeout)
 	}
 	if f.json && !f.once {
-		return errors.New("--json goes with --once; run it again and again for a series")
+		return errors.New("--json goes with --once; for a series, run it repeatedly")
 	}
 	if file, ok := stdout.(*os.File); !f.once && (!ok || !term.IsTerminal(file.Fd())) {
-		return errors.New("the live view needs a terminal; use --once for a table, or --once --json, that can be piped")
+		return errors.New("the live view needs a terminal; use --once for a table, or --once --json, for a pipe")
 	}
 	return nil
 }

@@ -48,7 +48,7 @@ func AppendJSON(b []byte, t tensor.Type, data []byte) ([]byte, error) {
 	}
 	size := t.Size()
 	if size == 0 || len(data)%size != 0 {
-		return nil, fmt.Errorf("%d bytes are no whole number of %s", len(data), t)
+		return nil, fmt.Errorf("%d bytes are not a whole number of %s", len(data), t)
 	}
 	b = append(b, '[')
 	for i := 0; i < len(data); i += size {

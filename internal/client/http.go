@@ -109,7 +109,7 @@ func (c *httpAPI) ask(ctx context.Context, path string, m proto.Message) error {
 		return err
 	}
 	if err := parse(body, m); err != nil {
-		return fmt.Errorf("the answer to GET %s is not what a v2 server gives: %w", path, err)
+		return fmt.Errorf("the answer to GET %s is not that of a v2 server: %w", path, err)
 	}
 	return nil
 }

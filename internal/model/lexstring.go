@@ -48,7 +48,7 @@ func (l *lexer) piece(value []byte, t *token) []byte {
 		case r == '\\':
 			var ok bool
 			if value, n, ok = escape(value, rest); !ok {
-				wrong(l.pos, "%q is no escape that a string can have; write \\\\ for a backslash", rest[:n])
+				wrong(l.pos, "%q is not an escape sequence; write \\\\ for a backslash", rest[:n])
 			}
 			l.pos += n
 			continue

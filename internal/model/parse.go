@@ -151,7 +151,7 @@ func (p *parser) once(fd protoreflect.FieldDescriptor, seen seenFields, name tok
 	seen[fd.FullName()] = name
 	if one := fd.ContainingOneof(); one != nil {
 		if before, twice := seen[one.FullName()]; twice {
-			p.fault(name.at, "%s cannot stand beside %s, which is %s; expected one of them", name, before, p.where(&before))
+			p.fault(name.at, "%s cannot be combined with %s, which is %s; expected one of them", name, before, p.where(&before))
 			return false
 		}
 		seen[one.FullName()] = name

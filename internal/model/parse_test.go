@@ -151,7 +151,7 @@ var faultyTexts = []struct {
 	},
 	{
 		"two schedulers", "dynamic_batching { }\nsequence_batching { }",
-		[]string{"c:2:1: sequence_batching: sequence_batching cannot stand beside dynamic_batching, which is at 1:1; expected one of them"},
+		[]string{"c:2:1: sequence_batching: sequence_batching cannot be combined with dynamic_batching, which is at 1:1; expected one of them"},
 	},
 	{
 		"a key twice in an entry of a map", "metric_tags { key: \"a\" key: \"b\" }",
@@ -182,13 +182,13 @@ var faultyTexts = []struct {
 	{
 		"a wrong escape", `name: "C:\models" platform: 3`,
 		[]string{
-			`c:1:10: name: "\\m" is no escape that a string can have; write \\ for a backslash`,
+			`c:1:10: name: "\\m" is not an escape sequence; write \\ for a backslash`,
 			"c:1:29: platform: expected a string in quotes, got 3",
 		},
 	},
 	{
 		"half a surrogate pair", `name: "\ud83d"`,
-		[]string{`c:1:8: name: "\\ud83d" is no escape that a string can have; write \\ for a backslash`},
+		[]string{`c:1:8: name: "\\ud83d" is not an escape sequence; write \\ for a backslash`},
 	},
 	{
 		"escapes that make no UTF-8", `name: "\xff"`,

@@ -25,7 +25,7 @@ func (s *Session) encode(ctx context.Context, outputs []input.Port) error {
 			return nil, nil
 		}
 		if s.expected != nil {
-			return nil, errors.New("--shared-memory lets all requests share the memory of the outputs: they cannot be held against expected ones")
+			return nil, errors.New("--shared-memory lets all requests share the memory of the outputs: they cannot be compared with expected ones")
 		}
 		return s.shareMemory(ctx, rows, outputs)
 	})

@@ -38,7 +38,7 @@ func (c *Client) Sample(ctx context.Context) (*Sample, error) {
 		return nil, fmt.Errorf("%w; is a server running there? Name another with: shoal top URL", err)
 	}
 	if err := s.readStats(stats); err != nil {
-		return nil, fmt.Errorf("%s does not answer as an inference server does: %w", c.target.URL, err)
+		return nil, fmt.Errorf("%s does not answer like an inference server: %w", c.target.URL, err)
 	}
 	// A server may restrict its index; the models with statistics are still
 	// worth showing.

@@ -117,7 +117,7 @@ func TestSampleSaysWhatIsAmiss(t *testing.T) {
 		timeout time.Duration
 	}{
 		{"no server", Target{URL: gone.URL}, "connection refused; is a server running there? Name another with: shoal top URL", "", 0, time.Minute},
-		{"another kind of server", replay(t, map[string]http.HandlerFunc{"GET /v2/models/stats": fails(200, "<html>")}), "does not answer as an inference server does", "", 0, time.Minute},
+		{"another kind of server", replay(t, map[string]http.HandlerFunc{"GET /v2/models/stats": fails(200, "<html>")}), "does not answer like an inference server", "", 0, time.Minute},
 		{"one that refuses", replay(t, map[string]http.HandlerFunc{"GET /v2/models/stats": fails(403, `{"error":"restricted"}`)}), "answered 403 Forbidden: restricted", "", 0, time.Minute},
 		{"one that is silent", replay(t, map[string]http.HandlerFunc{"GET /v2/models/stats": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }}), "it does not answer", "", 0, 20 * time.Millisecond},
 		{"no index", replay(t, map[string]http.HandlerFunc{"POST /v2/repository/index": fails(403, "")}), "", "", 2, time.Minute},

@@ -94,7 +94,7 @@ func graphOf(infos []ort.TensorInfo) ([]model.GraphTensor, error) {
 				"A classifier converted from scikit-learn has tensors only when it is converted with the option zipmap=False", t.Kind, t.Name)
 		}
 		if t.Type == tensor.Invalid {
-			return nil, status.Errorf(status.InvalidArgument, "the element type of '%s' is one that inference requests cannot carry; cast it inside the model", t.Name)
+			return nil, status.Errorf(status.InvalidArgument, "the element type of '%s' is not supported in inference requests; cast it inside the model", t.Name)
 		}
 		list = append(list, model.GraphTensor{Name: t.Name, Type: t.Type, Dims: t.Dims})
 	}

@@ -68,7 +68,7 @@ func (s *slot) readOwned(i int, requests []*infer.Request, rows int) error {
 	}
 	elements, ok := dims.Elements()
 	if !ok {
-		return status.Errorf(status.Internal, "output '%s' has shape %s, which is no size", x.Name, dims)
+		return status.Errorf(status.Internal, "output '%s' has shape %s with a negative dimension", x.Name, dims)
 	}
 	if x.scatter != nil {
 		err = x.scatter.cut(o, x, requests, elements)

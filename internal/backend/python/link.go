@@ -246,7 +246,7 @@ func (l *link) await(ctx context.Context, kind byte, limit time.Duration) ([]byt
 	}
 	var m struct{ Error, Traceback string }
 	if err := json.Unmarshal(f.payload, &m); err != nil {
-		return nil, status.Wrap(status.Internal, err, "worker "+l.name+" did not start and does not say why")
+		return nil, status.Wrap(status.Internal, err, "worker "+l.name+" did not start and gave no reason")
 	}
 	if m.Traceback == "" {
 		return nil, status.Errorf(status.Internal, "%s", m.Error)

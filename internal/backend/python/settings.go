@@ -74,7 +74,7 @@ func (b *Backend) settings(src backend.Source, cfg *modelpb.ModelConfig) (settin
 			s.env = append(s.env, name[len(paramEnv):]+"="+value)
 		case model.ServerParameter(name):
 		case strings.HasPrefix(name, paramPrefix):
-			err = fmt.Errorf("there is no such parameter; there are %s, %s, %s, %s, %s and %sNAME", paramPython, paramRunTimeout, paramStart, model.ParamGather, model.ParamBatching, paramEnv)
+			err = fmt.Errorf("unknown parameter; the parameters are %s, %s, %s, %s, %s and %sNAME", paramPython, paramRunTimeout, paramStart, model.ParamGather, model.ParamBatching, paramEnv)
 		}
 		if err != nil {
 			faults = append(faults, fmt.Errorf("parameters: %s is %q: %w", name, value, err))
@@ -113,7 +113,7 @@ func (s *settings) applyBackend(config map[string]string) error {
 				err = fmt.Errorf("want a number of bytes from %d to %d", pageSize, half/2)
 			}
 		default:
-			err = errors.New("there is no such setting; there are max-result-byte-size, execution-timeout-seconds and stub-timeout-seconds")
+			err = errors.New("unknown setting; the settings are max-result-byte-size, execution-timeout-seconds and stub-timeout-seconds")
 		}
 		if err != nil {
 			faults = append(faults, fmt.Errorf("--backend-config=python,%s=%s: %w", name, value, err))

@@ -44,7 +44,7 @@ func TestAllFaultsOfTheSettingsAreTold(t *testing.T) {
 	if status.CodeOf(err) != status.InvalidArgument {
 		t.Fatalf("got %v, want an invalid argument", err)
 	}
-	for _, want := range []string{"python,shm=1:", "max-result-byte-size=9: want", `SHOAL_PYTON is "x": there is no such parameter`, `"soon": want a number of seconds`, "want yes or no"} {
+	for _, want := range []string{"python,shm=1:", "max-result-byte-size=9: want", `SHOAL_PYTON is "x": unknown parameter`, `"soon": want a number of seconds`, "want yes or no"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s in it", err, want)
 		}

@@ -72,7 +72,7 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 	case len(args) == 0:
 		return nil
 	case !cmd.HasSubCommands():
-		return fmt.Errorf("%q is one word too many: %s takes flags alone", args[0], cmd.CommandPath())
+		return fmt.Errorf("%q is not expected: %s takes only flags", args[0], cmd.CommandPath())
 	}
 	var names []string
 	for _, sub := range cmd.Commands() {

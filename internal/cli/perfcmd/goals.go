@@ -24,10 +24,10 @@ type goalFlags struct {
 }
 
 func (f *goalFlags) add(g *command.Group) {
-	g.Text(&f.slo, "slo", "", "`goals` of each level, such as 'p99<10ms,error<0.1%,throughput>500' (p50 to p99.99, mean, max; rate is requests a second); the exit code is 4 when one is missed")
-	g.Text(&f.capacity, "find-capacity", "", "look for the highest rate of an open loop that meets `goals`, such as 'p99<20ms'; --request-rate-range says where to begin and end; exit 4 when none does")
+	g.Text(&f.slo, "slo", "", "`goals` of each level, such as 'p99<10ms,error<0.1%,throughput>500' (p50 to p99.99, mean, max; rate is requests per second); the exit code is 4 if one is missed")
+	g.Text(&f.capacity, "find-capacity", "", "look for the highest rate of an open loop that meets `goals`, such as 'p99<20ms'; --request-rate-range sets the lowest and highest; exit 4 if none does")
 	g.Text(&f.compare, "compare", "", "compare with the result in this `file`, or several with commas, as shoal perf diff does")
-	g.Text(&f.hdr, "hdr-file", "", "write the latency spectrum to this `file` as HdrHistogram's tools do; of several levels each gets its own")
+	g.Text(&f.hdr, "hdr-file", "", "write the latency spectrum to this `file` in the format of HdrHistogram's tools; with several levels each gets its own file")
 }
 
 // stats adds the flags to perf's settings.
@@ -37,7 +37,7 @@ func (b *builder) stats(s *perf.Settings) {
 	s.Goals = b.goals("slo", f.slo)
 	s.Capacity = b.goals("find-capacity", f.capacity)
 	for _, name := range []string{"concurrency-range", "callers", "request-intervals", "binary-search", "request-count", "slo"} {
-		b.wrong(f.capacity != "" && b.given(name), "--find-capacity makes a search of its own: leave --%s out", name)
+		b.wrong(f.capacity != "" && b.given(name), "--find-capacity chooses the load: remove --%s", name)
 	}
 }
 

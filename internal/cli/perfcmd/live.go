@@ -27,7 +27,7 @@ func checkLive(value string, stderr io.Writer) error {
 		return nil
 	case liveFull:
 		if _, ok := terminal(stderr); !ok {
-			return fmt.Errorf("--live=%s fills a terminal, and standard error is none; use --live=%s", liveFull, liveLine)
+			return fmt.Errorf("--live=%s needs a terminal on standard error; use --live=%s", liveFull, liveLine)
 		}
 		return nil
 	}

@@ -20,10 +20,10 @@ type pictureFlags struct {
 }
 
 func (p *pictureFlags) add(g *command.Group) {
-	g.Text(&p.html, "html", "", "write a page with all charts, tables and data to this `file`; it needs no network and may be sent on")
+	g.Text(&p.html, "html", "", "write a page with all charts, tables and data to this `file`; it needs no network")
 	g.Text(&p.html, "report-html", "", "the same as --html")
 	g.Note("report-html").Hidden = true
-	g.Text(&p.live, "live", liveAuto, "how the run is shown while it goes, on standard error: `auto|off|line|full`; a line that moves, a screen of charts, or, where there is no terminal, a line for each window; auto is line on a terminal and off elsewhere")
+	g.Text(&p.live, "live", liveAuto, "how to show the run on standard error while it goes, `auto|off|line|full`: a status line, a screen of charts, or, without a terminal, a line for each window; auto is line on a terminal and off elsewhere")
 	g.Text(&p.plot, "plot", "", "write a picture of throughput, latency and where the time goes to this `file`, .svg or .png")
 }
 

@@ -31,11 +31,11 @@ type replayFlags struct {
 }
 
 func (f *replayFlags) add(g *command.Group) {
-	g.Text(&f.replay, "replay", "", "open loop: send requests as they came in this trace, a `file` of --record, of shoal serve --record-arrivals, or of times: seconds or times of day, one a line")
+	g.Text(&f.replay, "replay", "", "open loop: send requests as in this trace, a `file` of --record, of shoal serve --record-arrivals, or of times: seconds or RFC 3339 times, one per line")
 	g.Decimal(&f.speed, "replay-speed", 1, "`times` as fast as the trace was")
-	g.Text(&f.record, "record", "", "measure nothing: write a trace of what arrives at the server, from -u's host, to this `file`, until Ctrl-C")
+	g.Text(&f.record, "record", "", "instead of measuring, write a trace of the arrivals at -u's host to this `file`, until Ctrl-C")
 	g.Text(&f.from, "record-from", "", "record from this `source`: the URL of the server's metrics port (default: -u's host, port 8002), or a file of times")
-	g.Span(&f.length, "record-time", 0, "record for so `long`, such as 30s (default: until Ctrl-C)")
+	g.Span(&f.length, "record-time", 0, "record for this `long`, such as 30s (default: until Ctrl-C)")
 }
 
 // replay adds the flags to perf's settings.
@@ -47,7 +47,7 @@ func (b *builder) replay(s *perf.Settings) {
 		return
 	}
 	for _, name := range []string{"concurrency-range", "request-rate-range", "request-intervals", "request-count", "callers", "find-capacity", "binary-search", "warmup-request-count"} {
-		b.wrong(b.given(name), "--replay is a load of its own: leave --%s out", name)
+		b.wrong(b.given(name), "--replay chooses the load: remove --%s", name)
 	}
 	if !(f.speed > 0 && f.speed <= 1e6) {
 		b.wrong(true, "--replay-speed is %v, want more than 0 and at most 1e6", f.speed)
@@ -82,7 +82,7 @@ func (f *flags) recordTrace(cmd *cobra.Command) error {
 		return command.Misused(cmd, fmt.Errorf("--record-time is %v, want 0 or more", f.length))
 	}
 	if f.replay != "" {
-		return command.Misused(cmd, errors.New("--record and --replay are different things to do: give one of them"))
+		return command.Misused(cmd, errors.New("--record and --replay cannot be combined: give one of them"))
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

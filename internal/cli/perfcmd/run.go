@@ -40,48 +40,48 @@ func New(version string) *cobra.Command {
 		Use:   "perf -m MODEL [flags]",
 		Short: "Measure a model: throughput, latency and where the time goes",
 		Long: `Perf sends requests to a running server and reports throughput, latency and the
-server's own account of the same time. It takes perf_analyzer's flags and prints
-its report; called perf_analyzer, the binary is this command.
+server's own statistics of the same time. It has perf_analyzer's flags and prints
+its report; a link named perf_analyzer runs this command.
 
-There are two kinds of load. A closed loop keeps a number of requests under way
-(--concurrency-range): the answer to "how much can it do", but a server that
-stalls is asked less, so its worst moments hardly show. An open loop sends at a
-rate whatever the server does (--request-rate-range): the answer to "how long do
+There are two kinds of load. A closed loop keeps a number of requests in flight
+(--concurrency-range). It answers "how much can the server do", but a server that
+stalls gets fewer requests, so its worst moments hardly show. An open loop sends at
+a rate, whatever the server does (--request-rate-range). It answers "how long do
 users wait". Its latency counts from when a request was due.
 
 Each level is measured in windows until the last three agree within
 --stability-percentage. Inputs are random unless --input-data names others;
 shapes, types and the batch limit come from the server.
 
-Every figure has an interval of 95 % (-v, --json). A first window whose beginning
-is unlike its rest is warm-up and left out. Where the client rather than the server
-is the bottleneck a warning says so.
+Every figure has a 95 % interval (-v, --json). A first window whose beginning
+differs from the rest is warm-up and left out. A warning says when the client is the
+bottleneck rather than the server.
 
 Differences from perf_analyzer, besides lines that begin with "|":
   a level that is not stable   ends its range          is shown, marked; the range goes on, exit 2
   a failed request             ends the run            is counted by cause; --max-error-rate ends it
   latency of an open loop      counts from the send    from when it was due; --latency-clock=send
-  an open loop                 has 4 blocking workers  has up to --max-outstanding under way
+  an open loop                 has 4 blocking threads  has up to --max-outstanding in flight
   random inputs                are any bytes           fit the type; --random-style=bytes
-  JSON data                    wants 1.0 for a float   takes 1 as well, and errors name the place
+  JSON data                    needs 1.0 for a float   accepts 1 too; errors name the place
   --request-count              counts an idle tail     ends with the last answer
-  -r 1 and -r 2                never are stable        report what was measured, marked
-  poisson gaps                 are always the same     follow from --seed
-  metrics                      are the GPU's           client and server CPU under -v as well
+  -r 1 and -r 2                are never stable        report the result, marked
+  poisson gaps                 are always the same     depend on --seed
+  metrics                      are the GPU's           also client and server CPU with -v
   Ctrl-C                       exits 0                 exits 130, after the report
 
---html writes a page with everything in pictures, --plot a single picture, and
---live says how the run is shown while it goes.
+--html writes a page with all charts, --plot a single picture, and
+--live sets how the run is shown while it goes.
 
 Exit codes: 0 done; 2 a level did not become stable; 3 a window had no answers; 4 a
-goal of --slo was missed; 99 anything else that went wrong, failed requests
-included; 130 interrupted, after the report of what was measured.
+goal of --slo was missed; 99 any other error, including failed
+requests; 130 interrupted, after the report.
 
-shoal perf diff compares two results that --json wrote.`,
+shoal perf diff compares two results of --json.`,
 		Example: `  shoal perf -m digits                                    one caller
-  shoal perf -m digits --concurrency-range 1:16:5         what more callers bring
+  shoal perf -m digits --concurrency-range 1:16:5         more callers
   shoal perf -m digits --request-rate-range 500 --percentile 99
-                                                          what users wait at 500 a second
+                                                          latency at 500 requests per second
   shoal perf -m digits --concurrency-range 1:64:1 --binary-search -l 20
                                                           most callers within 20 ms
   shoal perf -m digits --concurrency-range 1:8 --html report.html --live full

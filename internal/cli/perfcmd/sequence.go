@@ -20,11 +20,11 @@ type sequenceFlags struct {
 }
 
 func (f *sequenceFlags) add(g *command.Group) {
-	g.Number(&f.length, "sequence-length", 20, "`requests` of a sequence in the mean, for models that want sequences; without it, the steps of a stream in --input-data if that has any")
+	g.Number(&f.length, "sequence-length", 20, "mean `requests` of a sequence, for models that need sequences; default is the number of steps of a stream in --input-data, if it has any")
 	g.Set.Float64Var(&f.variation, "sequence-length-variation", 20, "`percent` that the length may be more or less")
 	g.Note("sequence-length-variation")
-	g.Text(&f.ids, "sequence-id-range", "1", "ids of the sequences, as `start:end`; the end is not one of them")
-	g.Number(&f.count, "num-of-sequences", 4, "open loop: `sequences` under way at once; a closed loop has one for each caller")
+	g.Text(&f.ids, "sequence-id-range", "1", "ids of the sequences, as `start:end`; the end is exclusive")
+	g.Number(&f.count, "num-of-sequences", 4, "open loop: `sequences` at one time; a closed loop has one for each caller")
 	g.Toggle(&f.serial, "serial-sequences", "open loop: one request of a sequence under way at a time")
 }
 
@@ -64,8 +64,8 @@ type traceFlags struct {
 
 func (f *traceFlags) add(g *command.Group) {
 	g.Text(&f.level, "trace-level", "OFF", "set the server's trace `level` for the run: OFF, TIMESTAMPS or TENSORS")
-	g.Number(&f.rate, "trace-rate", 1000, "the server traces one of so many `requests`")
-	g.Number(&f.count, "trace-count", -1, "`traces` that the server makes at most; -1 means no end")
+	g.Number(&f.rate, "trace-rate", 1000, "the server traces one in this many `requests`")
+	g.Number(&f.count, "trace-count", -1, "most `traces` that the server makes; -1 means no limit")
 	g.Number(&f.perLog, "log-frequency", 0, "`traces` in each of the server's trace files; 0 means one file")
 }
 

@@ -28,7 +28,7 @@ func (f *tlsFlags) add(g *command.Group) {
 	g.Text(&f.grpcKey, "ssl-grpc-private-key-file", "", "gRPC: `file` with the key of the client's certificate")
 	g.Text(&f.grpcChain, "ssl-grpc-certificate-chain-file", "", "gRPC: `file` with the client's certificate")
 	g.Number(&f.verifyPeer, "ssl-https-verify-peer", 1, "https: `0 or 1`; 0 trusts any certificate")
-	g.Number(&f.verifyHost, "ssl-https-verify-host", 2, "https: `0 to 2`; 0 and 1 take a certificate of another host")
+	g.Number(&f.verifyHost, "ssl-https-verify-host", 2, "https: `0 to 2`; 0 and 1 accept a certificate for another host")
 	g.Text(&f.httpsRoots, "ssl-https-ca-certificates-file", "", "https: `file` with the certificates to trust (default: the system's)")
 	g.Text(&f.httpsChain, "ssl-https-client-certificate-file", "", "https: `file` with the client's certificate")
 	g.Text(&f.httpsChType, "ssl-https-client-certificate-type", pemForm, "https: `PEM|DER`")

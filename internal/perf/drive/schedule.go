@@ -89,7 +89,7 @@ func ParseIntervals(r io.Reader) ([]time.Duration, error) {
 		return nil, err
 	}
 	if len(gaps) == 0 || sum <= 0 {
-		return nil, errors.New("there is no interval above 0 in it")
+		return nil, errors.New("it has no interval above 0")
 	}
 	return gaps, nil
 }

@@ -92,7 +92,7 @@ func (g *Goal) parseLimit(text string) (float64, error) {
 	number, ok := strings.CutPrefix(g.figure, "p")
 	q, err := strconv.ParseFloat(number, 64)
 	if !ok || err != nil || !(q > 0 && q < 100) {
-		return 0, fmt.Errorf("%q is none of p50 to p99.99, mean, max, throughput, rate and error", g.figure)
+		return 0, fmt.Errorf("%q: want p50 to p99.99, mean, max, throughput, rate or error", g.figure)
 	}
 	g.quantile = q / 100
 	return parseLatency(text)

@@ -159,7 +159,7 @@ func (r *request) accepts(name string) bool {
 func SetSendCompressor(ctx context.Context, name string) error {
 	c, ok := callOf(ctx)
 	if !ok {
-		return errors.New("the context is not that of a call")
+		return errors.New("the context does not belong to a call")
 	}
 	var by encoding.Compressor
 	if name != encoding.Identity {

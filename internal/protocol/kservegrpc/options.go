@@ -99,7 +99,7 @@ func ParseCompression(s string) (Compression, error) {
 			return Compression(i), nil
 		}
 	}
-	return 0, fmt.Errorf("compression level %q is none of none, low, medium, high", s)
+	return 0, fmt.Errorf("compression level %q: want none, low, medium or high", s)
 }
 
 // withDefaults returns the options with every default filled in.

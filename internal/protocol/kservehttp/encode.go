@@ -200,5 +200,5 @@ func appendStrings(b []byte, o *infer.Output) ([]byte, error) {
 
 // errOutput says that a backend broke its word about an output.
 func errOutput(o *infer.Output) error {
-	return status.Errorf(status.Internal, "output '%s' of type %s has %d bytes, which is no whole number of elements", o.Name, o.Type, len(o.Data))
+	return status.Errorf(status.Internal, "output '%s' of type %s has %d bytes, which is not a whole number of elements", o.Name, o.Type, len(o.Data))
 }

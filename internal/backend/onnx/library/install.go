@@ -115,7 +115,7 @@ func (o InstallOptions) fetch(ctx context.Context, w wheel, temp string) error {
 	}
 	files, err := filepath.Glob(filepath.Join(temp, "onnxruntime-*.whl"))
 	if err != nil || len(files) != 1 {
-		return fmt.Errorf("pip was to bring one package of ONNX Runtime, it brought %d", len(files))
+		return fmt.Errorf("pip should have downloaded one package of ONNX Runtime, but downloaded %d", len(files))
 	}
 	if err := checkHash(files[0], w.sha256); err != nil {
 		return err

@@ -80,11 +80,11 @@ func load(path string) (*Library, error) {
 	}
 	entry, err := purego.Dlsym(handle, "OrtGetApiBase")
 	if err != nil {
-		return nil, fmt.Errorf("%s is no ONNX Runtime library: it has no OrtGetApiBase", path)
+		return nil, fmt.Errorf("%s is not an ONNX Runtime library: it has no OrtGetApiBase", path)
 	}
 	base, _, _ := purego.SyscallN(entry)
 	if base == 0 {
-		return nil, fmt.Errorf("%s is no ONNX Runtime library: OrtGetApiBase returns nothing", path)
+		return nil, fmt.Errorf("%s is not an ONNX Runtime library: OrtGetApiBase returns nothing", path)
 	}
 	// The base is two functions: GetApi(version) and GetVersionString().
 	funcs := unsafe.Slice((*uintptr)(pointer(base)), 2)
