@@ -1,6 +1,6 @@
 // Package engine is the whole server as a Go API, without a socket: it loads
-// the models of the repositories, checks and runs requests, and tells what is
-// loaded and how it is doing. Start returns a running engine that the caller
+// the models of the repositories, checks and runs requests, and reports what is
+// loaded and its statistics. Start returns a running engine that the caller
 // must Close; every method may be called from many goroutines.
 package engine
 
@@ -26,15 +26,15 @@ type State string
 const (
 	StateLoading     State = "LOADING"
 	StateReady       State = "READY"
-	StateDraining    State = "UNLOADING"   // takes no new requests; some still hold a lease
+	StateDraining    State = "UNLOADING"   // accepts no new requests; some still hold a lease
 	StateUnavailable State = "UNAVAILABLE" // failed, unloaded or in trouble: the reason says which
 )
 
-// NoVersion stands in an index for the version of a model without one.
+// NoVersion is the version of a model without one in an index.
 const NoVersion = -1
 
-// An IndexEntry is one line of the repository's index. A version that is ready
-// has a reason when it could not be replaced by what is on the disk now.
+// An IndexEntry is one line of the repository's index. A ready version has a
+// reason when it could not be replaced by what is on the disk now.
 type IndexEntry struct {
 	Name    string
 	Version int64 // NoVersion when none of the model's was tried
@@ -42,7 +42,7 @@ type IndexEntry struct {
 	Reason  string
 }
 
-// Metadata is what a client may know of a model without its configuration.
+// Metadata is a model's description for clients, without its configuration.
 type Metadata struct {
 	Name     string
 	Versions []int64 // ascending
@@ -51,7 +51,7 @@ type Metadata struct {
 	Outputs  []model.Tensor
 }
 
-// A Duration is a number of events and the time that they took together.
+// A Duration is a number of events and their total time.
 type Duration struct {
 	Count uint64
 	Ns    uint64
@@ -75,28 +75,29 @@ type Statistics struct {
 	Responses                                 []ResponseStatistics
 	Config                                    *modelpb.ModelConfig
 
-	// Refused counts the requests that the scheduler would not take, because
-	// the queue was full or closed. They are in none of the other counters.
+	// Refused counts the requests that the scheduler refused because the queue
+	// was full or closed. They are in none of the other counters.
 	Refused uint64
-	// Formed counts the batches that went to an instance, by why they went.
+	// Formed counts the batches that an instance ran, by the reason for their
+	// start.
 	Formed [infer.ReasonCount]uint64
 
 	Instances, Busy int
 	Workers         []backend.Worker // the processes behind the instances, if they have any
 	LoadDuration    time.Duration
-	Loaded          time.Time // when it became ready; another means other counters
+	Loaded          time.Time // when it became ready; a new time means new counters
 
 	Distributions
 }
 
-// Distributions are how the values behind some counters are spread. Durations
-// are in seconds and of requests that were answered well.
+// Distributions are the distributions of the values behind some counters.
+// Durations are in seconds and of successful requests.
 type Distributions struct {
 	RequestTime, QueueTime histogram.Snapshot
-	BatchRows              histogram.Snapshot // of every batch that went to an instance
-	// FirstResponse are the bounds, in milliseconds, that FirstResponseTime
-	// is cut at besides those of its layout. Ordinary models have one response
-	// to a request, so it is their RequestTime.
+	BatchRows              histogram.Snapshot // of every batch that an instance ran
+	// FirstResponse are the additional bounds, in milliseconds, of
+	// FirstResponseTime. Ordinary models have one response to a request, so it
+	// is their RequestTime.
 	FirstResponse     []float64
 	FirstResponseTime histogram.Snapshot
 	// The times of the parts of an execution, for each request; empty unless
@@ -110,9 +111,9 @@ type BatchStatistics struct {
 	ComputeInput, ComputeInfer, ComputeOutput Duration
 }
 
-// ResponseStatistics are the responses of a decoupled model that were the so
-// manieth to their requests; the index is their place in Statistics.Responses.
-// The last that is kept stands for all after it, too.
+// ResponseStatistics are the statistics of a decoupled model's responses by
+// their position in the request's responses, which is the index in
+// Statistics.Responses. The last one includes all later positions.
 type ResponseStatistics struct {
 	ComputeInfer, ComputeOutput          Duration
 	Success, Fail, EmptyResponse, Cancel Duration

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// batchTable has the counters of executions by their rows. Sizes that occur have
-// their counters in pages that are made when first needed, each for the sizes
-// up to the next power of two, so that finding them takes no lock.
+// batchTable has the counters of executions by their rows. The counters are in
+// pages that are made when first needed, each for the sizes up to the next
+// power of two, so that finding them takes no lock.
 type batchTable struct {
 	pages [bits.UintSize + 1]atomic.Pointer[batchPage]
 }
@@ -24,7 +24,7 @@ func (bc *batchCounters) add(input, run, output time.Duration) {
 	bc.outputNs.Add(nanos(output))
 }
 
-// at returns the counters of executions with so many rows.
+// at returns the counters of executions with that many rows.
 func (t *batchTable) at(rows int) *batchCounters {
 	k := bits.Len(uint(rows))
 	page := t.pages[k].Load()
@@ -41,8 +41,8 @@ func (t *batchTable) at(rows int) *batchCounters {
 	return at.Load()
 }
 
-// list returns the sizes that occurred, rising, and how many executions there
-// were in all.
+// list returns the sizes that occurred, rising, and the total number of
+// executions.
 func (t *batchTable) list() (sizes []BatchStatistics, executions uint64) {
 	for k := range t.pages {
 		page := t.pages[k].Load()

@@ -10,7 +10,7 @@ import (
 	"shoal/internal/status"
 )
 
-// An outcome is what became of versions that were to be loaded.
+// An outcome is the result of loading versions.
 type outcome struct {
 	opened map[int64]*Version
 	failed map[int64]error
@@ -19,8 +19,8 @@ type outcome struct {
 
 func (o *outcome) bad() bool { return o.err != nil || len(o.failed) > 0 }
 
-// bring loads versions of a model and puts them in the place of what is served.
-// When anything is served already, that happens only if all of them load.
+// bring loads versions of a model and replaces what is served. If something is
+// served already, it is replaced only if all versions load.
 func (e *Engine) bring(ctx context.Context, a repository.Action, w *wanted) error {
 	e.setLoading(a.Model, true)
 	defer e.setLoading(a.Model, false)
@@ -69,12 +69,12 @@ func (e *Engine) bring(ctx context.Context, a repository.Action, w *wanted) erro
 	return nil
 }
 
-// taking returns the entry after a load: the versions that were opened are ready,
-// and those that were served and are not among them drain. replaced are the
-// latter and those whose place was taken.
+// taking returns the entry after a load: the opened versions are ready, and the
+// others that were served drain. replaced are the latter and those that were
+// replaced.
 func (m *entry) taking(kind repository.Kind, w *wanted, got outcome) (_ *entry, replaced []*Version) {
 	plan, slots := m.plan, m.versions
-	if kind == repository.Load || kind == repository.Reload { // whatever else there was is over
+	if kind == repository.Load || kind == repository.Reload { // everything else is over
 		plan, slots = w.model, m.leftovers()
 	}
 	next := newEntry(m.name, plan, slots).with(nil)
@@ -118,8 +118,8 @@ func (m *entry) keeping(versions []int64, got outcome) *entry {
 	return m.with(changes)
 }
 
-// leftovers returns the slots that stay when all that is wanted is loaded anew:
-// what was unloaded, or is about to be.
+// leftovers returns the slots that stay when everything wanted is loaded again:
+// versions that were unloaded, or are about to be.
 func (m *entry) leftovers() map[int64]slot {
 	list := make(map[int64]slot)
 	for n, s := range m.versions {
@@ -130,7 +130,7 @@ func (m *entry) leftovers() map[int64]slot {
 	return list
 }
 
-// fail notes that a model cannot be loaded as it is on the disk. What is served
+// fail records that a model cannot be loaded from the disk. What is served
 // stays.
 func (e *Engine) fail(name string, err error) {
 	said := false
@@ -141,12 +141,12 @@ func (e *Engine) fail(name string, err error) {
 		}
 		return &entry{name: name, ambiguous: errors.Is(err, errAmbiguous), err: err}
 	})
-	if !said { // each poll finds the fault again
+	if !said { // each poll finds the error again
 		e.log.Error("model not loaded", "model", name, "err", err)
 	}
 }
 
-// setLoading notes whether a model is being loaded.
+// setLoading records whether a model is being loaded.
 func (e *Engine) setLoading(name string, loading bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -157,7 +157,7 @@ func (e *Engine) setLoading(name string, loading bool) {
 	}
 }
 
-// loadError says what became of a load in the words that clients expect.
+// loadError returns the outcome of a load in the texts that clients expect.
 func loadError(a repository.Action, got outcome) error {
 	if got.err != nil {
 		return loadFault(a.Model, got.err)
@@ -171,7 +171,7 @@ func loadError(a repository.Action, got outcome) error {
 	return status.Errorf(status.InvalidArgument, "load failed for model '%s': %s", a.Model, text.String())
 }
 
-// loadFault says why nothing of a model could be loaded. The log has more.
+// loadFault returns why nothing of a model could be loaded. The log has more.
 func loadFault(name string, err error) error {
 	if _, ok := errors.AsType[unreadable](err); ok {
 		return status.Errorf(status.Internal, "failed to load '%s', failed to poll from model repository: %s", name, status.Public(err))

@@ -18,8 +18,7 @@ const (
 	FamilyBatchRows       = "shoal_batch_rows"
 )
 
-// defaultBuckets are the bounds that a family has unless the model sets others,
-// in the family's unit.
+// defaultBuckets are the default bounds of a family, in the family's unit.
 var defaultBuckets = map[string][]float64{
 	FamilyFirstResponse:   {100, 500, 2000, 5000},
 	FamilyRequestDuration: {0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10},
@@ -27,8 +26,8 @@ var defaultBuckets = map[string][]float64{
 	FamilyBatchRows:       {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024},
 }
 
-// What the native buckets cover: 60 ns to more than an hour, and batches of one
-// to a million.
+// The range of the native buckets: 60 ns to more than an hour, and batches of
+// one to a million rows.
 const (
 	minDuration, maxDuration = -24, 12
 	minRows, maxRows         = -1, 20
@@ -37,15 +36,15 @@ const (
 // maxBuckets bounds the series that a model can ask for.
 const maxBuckets = 200
 
-// layouts are the cells that a model's values are counted in.
+// layouts are the histogram layouts of a model.
 type layouts struct {
 	request, queue, rows *histogram.Layout
-	// firstResponse are the bounds, in milliseconds, that the requests'
-	// layout is cut at too.
+	// firstResponse are additional bounds, in milliseconds, of the requests'
+	// layout.
 	firstResponse []float64
 }
 
-// plainLayouts are those of every model that sets no buckets of its own.
+// plainLayouts are those of models that set no buckets.
 var plainLayouts = newLayouts(defaultBuckets)
 
 func newLayouts(buckets map[string][]float64) *layouts {
@@ -64,8 +63,8 @@ func inSeconds(millis []float64) []float64 {
 	return out
 }
 
-// layoutsFor returns the cells that a configuration asks for, and the families
-// in its model_metrics that have no buckets here.
+// layoutsFor returns the layouts for a configuration, and the families in its
+// model_metrics that have no buckets here.
 func layoutsFor(cfg *modelpb.ModelConfig) (_ *layouts, unknown []string, _ error) {
 	own := make(map[string][]float64)
 	for i, c := range cfg.GetModelMetrics().GetMetricControl() {

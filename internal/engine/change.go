@@ -8,8 +8,8 @@ import (
 	"shoal/internal/repository"
 )
 
-// beginChange counts a change of what is served. The caller must report its end
-// with work.Done. It fails when the engine is stopping.
+// beginChange counts a change of what is served. The caller must call work.Done
+// at its end. It fails when the engine is stopping.
 func (e *Engine) beginChange() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -20,7 +20,7 @@ func (e *Engine) beginChange() error {
 	return nil
 }
 
-// untilStop returns a context that ends also when the engine stops.
+// untilStop returns a context that also ends when the engine stops.
 func (e *Engine) untilStop(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
@@ -33,9 +33,9 @@ func (e *Engine) untilStop(ctx context.Context) (context.Context, context.Cancel
 	return ctx, cancel
 }
 
-// takeTurns waits until nobody else changes the models, which must be in the
-// order of their names: two that take several cannot wait for each other. Names
-// that are not known are passed over.
+// takeTurns waits until nobody else changes the models. Their names must be
+// sorted, so that two changes of several models cannot wait for each other.
+// Unknown names are ignored.
 func (e *Engine) takeTurns(ctx context.Context, names ...string) error {
 	models := *e.models.Load()
 	for i, name := range names {
@@ -62,7 +62,7 @@ func (e *Engine) giveTurns(names ...string) {
 	}
 }
 
-// actual returns the models as a plan sees them.
+// actual returns the models in the form that a plan needs.
 func (e *Engine) actual(names ...string) []repository.Model {
 	models := *e.models.Load()
 	var list []repository.Model
@@ -74,9 +74,9 @@ func (e *Engine) actual(names ...string) []repository.Model {
 	return list
 }
 
-// carryOut carries out a plan: the actions of one model in turn, up to the first
-// that fails, and different models side by side. The caller has the models'
-// turns. It returns the first error.
+// carryOut carries out a plan: the actions of one model in turn, up to the
+// first that fails, and different models concurrently. The caller has the
+// models' turns. It returns the first error.
 func (e *Engine) carryOut(ctx context.Context, plan []repository.Action, wants map[string]*wanted) error {
 	var wg sync.WaitGroup
 	var mu sync.Mutex // protects first
@@ -96,7 +96,7 @@ func (e *Engine) carryOut(ctx context.Context, plan []repository.Action, wants m
 		}
 		done := make(chan struct{})
 		ended[name] = done
-		e.threads <- struct{}{} // those that it waits for have theirs
+		e.threads <- struct{}{} // the models that it waits for have theirs
 		wg.Go(func() {
 			defer func() { <-e.threads }()
 			defer close(done)
@@ -116,8 +116,8 @@ func (e *Engine) carryOut(ctx context.Context, plan []repository.Action, wants m
 	return first
 }
 
-// apply carries out the actions of one model. w is what is wanted of it, nil when
-// it is to go.
+// apply carries out the actions of one model. w is the desired state, nil when
+// the model is to be removed.
 func (e *Engine) apply(ctx context.Context, actions []repository.Action, w *wanted) error {
 	err := e.act(ctx, actions, w)
 	switch {
@@ -147,7 +147,7 @@ func (e *Engine) act(ctx context.Context, actions []repository.Action, w *wanted
 	return nil
 }
 
-// settle notes that what is served is what is wanted.
+// settle records that what is served is what is wanted.
 func (e *Engine) settle(w *wanted) {
 	(*e.models.Load())[w.src.Name].refused = nil
 	e.publish(w.src.Name, func(old *entry) *entry {
@@ -156,8 +156,8 @@ func (e *Engine) settle(w *wanted) {
 	})
 }
 
-// publish replaces what is known of a model. Of one that is no longer known, of
-// which a version has drained since, nothing is kept.
+// publish replaces the entry of a model. It keeps nothing of a model that is no
+// longer known, when a version of it has drained.
 func (e *Engine) publish(name string, next func(old *entry) *entry) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -12,9 +12,9 @@ import (
 	"shoal/internal/tensor"
 )
 
-// check holds a request against the model's signature, in the order in which
-// clients expect the faults to be reported. It sets Rows, gives every input its
-// index and orders the inputs by it.
+// check checks a request against the model's signature, in the order in which
+// clients expect the errors. It sets Rows, gives every input its index and
+// sorts the inputs by it.
 func check(sig *model.Signature, r *infer.Request) error {
 	if err := checkNames(sig, r); err != nil {
 		return err
@@ -38,8 +38,8 @@ func check(sig *model.Signature, r *infer.Request) error {
 	return checkNotEmpty(sig, r)
 }
 
-// A lateFault is one that Triton leaves to its backends. Its text has no request
-// id, and the request counts as failed and not as refused.
+// A lateFault is an error that Triton leaves to its backends. Its text has no
+// request id, and the request counts as failed rather than refused.
 type lateFault struct{ error }
 
 // checkNotEmpty fails a batch of no rows.
@@ -51,8 +51,8 @@ func checkNotEmpty(sig *model.Signature, r *infer.Request) error {
 }
 
 // checkNames finds every input and output of the request in the signature. The
-// usual request passes in one sweep; nameFault finds out what is wrong with one
-// that does not.
+// usual request passes in one sweep; nameFault finds the error in one that does
+// not.
 func checkNames(sig *model.Signature, r *infer.Request) error {
 	if !uniqueOutputs(sig, r) {
 		return nameFault(sig, r)
@@ -91,8 +91,8 @@ func checkNames(sig *model.Signature, r *infer.Request) error {
 	return nil
 }
 
-// uniqueOutputs drops outputs that are asked for again and reports whether the
-// model has all of them.
+// uniqueOutputs drops repeated outputs and reports whether the model has all of
+// them.
 func uniqueOutputs(sig *model.Signature, r *infer.Request) bool {
 	kept := r.Outputs[:0]
 next:
@@ -111,7 +111,7 @@ next:
 	return true
 }
 
-// nameFault says what is wrong with the names of a request: a duplicate, an
+// nameFault returns the error in the names of a request: a duplicate, an
 // unknown output, too few or too many inputs, an unknown input.
 func nameFault(sig *model.Signature, r *infer.Request) error {
 	given := make(map[string]bool, len(r.Inputs))
@@ -160,7 +160,8 @@ func inputCountFault(sig *model.Signature, r *infer.Request, given map[string]bo
 	return invalid(r, "expected number of inputs between %d and %d "+tail, sig.Required, len(sig.Inputs), len(r.Inputs), sig.Name, gotText, missingText)
 }
 
-// maxNamesInError bounds what a client with thousands of inputs is told of them.
+// maxNamesInError bounds the names in an error to a client with thousands of
+// inputs.
 const maxNamesInError = 64
 
 // checkRows finds the batch dimension of the request.
@@ -244,12 +245,12 @@ func checkSize(sig *model.Signature, r *infer.Request, in *infer.Input, elements
 	return read(r, in)
 }
 
-// maxSource is the most bytes of an input that lies outside its request, as much
-// as one inside may have.
+// maxSource bounds the bytes of an input outside its request, like those of one
+// inside.
 const maxSource = math.MaxInt32
 
-// read takes the content of an input from where it lies outside the request. What
-// was read cannot change any more.
+// read reads the content of an input from outside the request. After that it
+// cannot change any more.
 func read(r *infer.Request, in *infer.Input) error {
 	if in.From == nil {
 		return nil
@@ -266,13 +267,13 @@ func read(r *infer.Request, in *infer.Input) error {
 	return in.From.Read(in.Data.First)
 }
 
-// checkStrings checks that a Bytes tensor has that many whole elements, and joins
-// its pieces.
+// checkStrings checks that a Bytes tensor has that many complete elements, and
+// joins its pieces.
 func checkStrings(sig *model.Signature, r *infer.Request, in *infer.Input, want int64) error {
 	if err := read(r, in); err != nil {
 		return err
 	}
-	if len(in.Data.Rest) > 0 { // elements may straddle the pieces
+	if len(in.Data.Rest) > 0 { // elements may cross the pieces
 		memory, err := r.GrowWithin(in.Data.Size())
 		if err != nil {
 			return err
@@ -304,7 +305,7 @@ func checkStrings(sig *model.Signature, r *infer.Request, in *infer.Input, want 
 	return cut
 }
 
-// invalid returns the fault of a request, with the request's id in front.
+// invalid returns the error of a request, with the request's id in front.
 func invalid(r *infer.Request, format string, args ...any) error {
 	id := r.ID
 	if id == "" {

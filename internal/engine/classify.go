@@ -17,7 +17,7 @@ import (
 const maxClassified = 1_000_000
 
 // checkClasses refuses classification of outputs that cannot be ordered, before
-// the model is run for nothing.
+// the model runs in vain.
 func checkClasses(sig *model.Signature, r *infer.Request) error {
 	for i := range r.Outputs {
 		w := &r.Outputs[i]
@@ -59,10 +59,10 @@ func classify(sig *model.Signature, out *infer.Output, k int64) error {
 }
 
 // appendClasses appends the k largest of the n elements from first on, each as
-// "value:index[:label]" with its length in front.
+// "value:index[:label]" after its length.
 func appendClasses(b []byte, out *infer.Output, first, n, k int64, labels []string) []byte {
 	type class struct {
-		value float64 // orders; integers beyond 2^53 are told apart by raw
+		value float64 // sort key; raw distinguishes integers beyond 2^53
 		raw   uint64
 		index int64
 	}
@@ -95,7 +95,7 @@ func appendClasses(b []byte, out *infer.Output, first, n, k int64, labels []stri
 	return b
 }
 
-// element returns element i as a number to order by and as its bits.
+// element returns element i as a number to sort by and as its bits.
 func element(out *infer.Output, i int64) (float64, uint64) {
 	size := int64(out.Type.Size())
 	p := out.Data[i*size : (i+1)*size]

@@ -10,8 +10,8 @@ import (
 	"shoal/internal/status"
 )
 
-// LoadAll loads the models that Options name, as Start does. It is called once; if
-// it fails the engine does not become ready.
+// LoadAll loads the models in Options, as Start does. Call it once; if it fails
+// the engine does not become ready.
 func (e *Engine) LoadAll(ctx context.Context) error {
 	if err := e.beginChange(); err != nil {
 		return err
@@ -41,8 +41,7 @@ func (e *Engine) LoadAll(ctx context.Context) error {
 	return nil
 }
 
-// atStart returns those of the models that are named, and the names that there are
-// no models of.
+// atStart returns the named models, and the names without a model.
 func atStart(names []string, found []repository.Entry, ambiguous []string) (_ []repository.Entry, _, missing []string) {
 	known := make(map[string]bool)
 	named := func(name string) bool { known[name] = true; return slices.Contains(names, name) }
@@ -56,10 +55,10 @@ func atStart(names []string, found []repository.Entry, ambiguous []string) (_ []
 	return found, ambiguous, missing
 }
 
-// Load loads a model, or what has changed of it since it was loaded, and returns
-// when it is ready. What o has takes the place of what the repository has. While
-// it loads, what is there goes on serving, and still does when Load fails. Loads
-// of one model wait for each other. The end of ctx calls the load off.
+// Load loads a model, or what has changed of it since it was loaded, and
+// returns when it is ready. o overrides the repository. The current versions go
+// on serving while it loads, and still do when Load fails. Loads of one model
+// wait for each other. The end of ctx cancels the load.
 func (e *Engine) Load(ctx context.Context, name string, o Override) error {
 	if err := e.beginControl(); err != nil {
 		return err
@@ -81,10 +80,10 @@ func (e *Engine) Load(ctx context.Context, name string, o Override) error {
 	return e.loadWith(ctx, (*e.models.Load())[name], o)
 }
 
-// Unload takes a model away, and with it the models that call it. It returns as
-// soon as they take no more requests; those that have a lease are served, and
-// then the model is freed. With dependents the models go, too, that only these
-// call. A model that is not known counts as unloaded.
+// Unload unloads a model and the models that call it. It returns as soon as
+// they accept no more requests; requests that have a lease are served, and then
+// the model is freed. With dependents it also unloads the models that only
+// these call. An unknown model counts as unloaded.
 func (e *Engine) Unload(ctx context.Context, name string, dependents bool) error {
 	if err := e.beginControl(); err != nil {
 		return err
@@ -105,7 +104,7 @@ func (e *Engine) Unload(ctx context.Context, name string, dependents bool) error
 	return e.carryOut(ctx, repository.Plan(nil, e.actual(names...)), nil)
 }
 
-// beginControl is beginChange for a client, who may not always make one.
+// beginControl is beginChange for a client, which may be forbidden.
 func (e *Engine) beginControl() error {
 	switch {
 	case !e.opt.Control:
@@ -131,7 +130,7 @@ func (e *Engine) unloadSet(name string, dependents bool) []string {
 		}
 		grew = len(set) > n
 	}
-	for grew := dependents; grew; { // down, to those that nobody else calls
+	for grew := dependents; grew; { // down, to those that no other model calls
 		n := len(set)
 		for _, m := range models {
 			called, others := false, false

@@ -44,13 +44,13 @@ func (e *Engine) Config(name string, version int64) (*modelpb.ModelConfig, error
 	return v.config, nil
 }
 
-// Index lists the models and versions that are known or in the repositories now,
-// by name and version. Of a model that was never loaded there is only the name.
+// Index lists the models and versions that are known or in the repositories
+// now, by name and version. A model that was never loaded has only a name.
 func (e *Engine) Index(readyOnly bool) []IndexEntry {
 	known := *e.models.Load()
 	models := e.sorted()
 	found, ambiguous, err := repository.Scan(e.opt.Repositories)
-	if err != nil { // what is loaded is there all the same
+	if err != nil { // what is loaded is listed anyway
 		found, ambiguous = nil, nil
 	}
 	for _, src := range found {
@@ -115,7 +115,7 @@ func (e *Engine) ServerName() string { return e.opt.Name }
 // ServerVersion returns the server's version.
 func (e *Engine) ServerVersion() string { return e.opt.Version }
 
-// Extensions returns the protocol's extensions that are really served.
+// Extensions returns the supported extensions of the protocol.
 func (e *Engine) Extensions() []string {
 	list := []string{"classification", "model_repository", "model_repository(unload_dependents)", "model_configuration"}
 	if e.opt.SharedMemory != nil {

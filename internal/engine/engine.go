@@ -22,7 +22,7 @@ import (
 	"shoal/internal/status"
 )
 
-// Options say what an engine serves and how.
+// Options are the settings of an engine.
 type Options struct {
 	Name         string // the server's name in its metadata
 	Version      string
@@ -34,40 +34,42 @@ type Options struct {
 	// NoAutoComplete leaves configurations as they are written.
 	NoAutoComplete bool
 	// AllOrNothing keeps the server from becoming ready when a model fails to
-	// load at the start; LoadAll then returns why.
+	// load at the start; LoadAll then returns the reason.
 	AllOrNothing bool
 	// LooseReadiness makes the server ready even when a model is not.
 	LooseReadiness bool
-	// Limiter holds back instances by the resources that they share; nil when
-	// nothing does.
+	// Limiter limits instances by the resources that they share; nil when there
+	// is none.
 	Limiter *sched.Limiter
 	// HoldBatches keeps the first requests of each batching model queued until
-	// there are so many; for tests.
+	// there are this many; for tests.
 	HoldBatches int
 	// Control lets Load and Unload change what is served.
 	Control bool
 	// Startup names the models that LoadAll loads; nil means all of the
 	// repositories.
 	Startup []string
-	// TempDir is where the files lie that clients load models with; the system's
-	// folder for such things when it is empty.
+	// TempDir is the folder for files that clients send with a model; empty
+	// means the system's temporary folder.
 	TempDir string
-	// LoadRetries is how often a version that does not load is tried again.
+	// LoadRetries is how often loading a version is tried again after a
+	// failure.
 	LoadRetries int
 	// LoadThreads is how many models load at once.
 	LoadThreads int
-	// Arrived, unless nil, is told of each request that was checked, before it is
-	// scheduled. It must not block, nor keep what it is given but the signature.
+	// Arrived, unless nil, is called for each checked request, before it is
+	// scheduled. It must not block, nor keep its arguments except the
+	// signature.
 	Arrived func(sig *model.Signature, version int64, r *infer.Request)
-	// ComputeTimes keeps how the times of an execution's parts are spread;
-	// without, only their sums are known.
+	// ComputeTimes keeps the distributions of the times of an execution's
+	// parts; otherwise only their sums are known.
 	ComputeTimes bool
 	// ResponseQueueSize is how many bytes of a decoupled model's responses to
 	// one request may wait for a client that reads slowly;
 	// DefaultResponseQueueSize when it is zero.
 	ResponseQueueSize int64
 
-	// SharedMemory knows the memory that clients lend; nil when they may not.
+	// SharedMemory has the clients' shared memory; nil when it is not allowed.
 	SharedMemory *shm.Registry
 
 	Log *slog.Logger
@@ -78,8 +80,8 @@ type Engine struct {
 	opt      Options
 	backends map[string]backend.Backend
 	log      *slog.Logger
-	calls    func(*modelpb.ModelConfig) []string // which models one calls
-	threads  chan struct{}                       // has room for each model that may load at once
+	calls    func(*modelpb.ModelConfig) []string // the models that a configuration calls
+	threads  chan struct{}                       // has room for each model that may load at the same time
 	stop     chan struct{}                       // closed by Stop
 
 	stopping atomic.Bool
@@ -88,14 +90,14 @@ type Engine struct {
 
 	work sync.WaitGroup // changes on their way and versions that drain
 
-	mu      sync.Mutex      // serialises what is published, and protects the fields below
+	mu      sync.Mutex      // serialises publish, and protects the fields below
 	loading map[string]bool // the models that are being loaded
 	retired []*Version      // replaced or unloaded and not yet freed, the oldest first
 }
 
 // Start loads every model of the repositories and returns when each is ready or
-// has failed. It fails itself only when a repository cannot be read: what
-// became of the models, Index tells.
+// has failed. It fails itself only when a repository cannot be read; Index has
+// the models' states.
 func Start(ctx context.Context, opt Options) (*Engine, error) {
 	e := New(opt)
 	if err := e.LoadAll(ctx); err != nil {
@@ -104,8 +106,8 @@ func Start(ctx context.Context, opt Options) (*Engine, error) {
 	return e, nil
 }
 
-// New returns an engine without models: live, not ready. It lets a server
-// answer for its health while LoadAll runs.
+// New returns an engine without models: live, not ready. A server can then
+// report its health while LoadAll runs.
 func New(opt Options) *Engine {
 	e := &Engine{
 		opt: opt, backends: make(map[string]backend.Backend), log: opt.Log, calls: ensembleSteps,
@@ -127,8 +129,8 @@ func ensembleSteps(cfg *modelpb.ModelConfig) []string {
 	return list
 }
 
-// Lookup says whether there is a model of that name, ready or not, and which of
-// its versions a request for version gets: NoVersion when that is not ready.
+// Lookup reports whether there is a model of that name, ready or not, and which
+// of its versions a request for version gets: NoVersion when that is not ready.
 func (e *Engine) Lookup(name string, version int64) (exists bool, number int64) {
 	m := (*e.models.Load())[name]
 	if m == nil {
@@ -141,14 +143,14 @@ func (e *Engine) Lookup(name string, version int64) (exists bool, number int64) 
 	return true, v.number
 }
 
-// Live reports whether the process serves.
+// Live reports whether the server is running.
 func (e *Engine) Live() bool { return !e.stopping.Load() }
 
 // Stopping reports whether Stop was called.
 func (e *Engine) Stopping() bool { return e.stopping.Load() }
 
-// Ready reports whether the server may be sent requests: everything was tried
-// and, unless readiness is loose, every model is ready.
+// Ready reports whether the server accepts requests: all models were tried and,
+// unless readiness is loose, every model is ready.
 func (e *Engine) Ready() bool {
 	if !e.loaded.Load() || e.stopping.Load() {
 		return false
@@ -177,11 +179,11 @@ func (e *Engine) ModelReady(name string, version int64) bool {
 	return err == nil && v.trouble() == nil
 }
 
-// SharedMemory returns the memory that clients lend; nil, which refuses all, when
-// they may not.
+// SharedMemory returns the clients' shared memory; nil, which refuses
+// everything, when it is not allowed.
 func (e *Engine) SharedMemory() *shm.Registry { return e.opt.SharedMemory }
 
-// Trim has the models give back memory that they keep for later batches.
+// Trim makes the models free memory that they keep for later batches.
 func (e *Engine) Trim() {
 	for _, m := range e.sorted() {
 		for _, v := range m.ready() {
@@ -193,7 +195,7 @@ func (e *Engine) Trim() {
 	}
 }
 
-// add makes names known that are not yet.
+// add adds new names.
 func (e *Engine) add(names ...string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -208,7 +210,7 @@ func (e *Engine) add(names ...string) {
 	e.models.Store(&next)
 }
 
-// sorted returns what is known of each model, by name.
+// sorted returns the entries of all models, by name.
 func (e *Engine) sorted() []*entry {
 	models := *e.models.Load()
 	list := make([]*entry, 0, len(models))

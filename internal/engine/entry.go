@@ -16,20 +16,20 @@ import (
 // model is unloaded.
 type managed struct {
 	name  string
-	turn  chan struct{} // buffered 1: full while somebody changes what is served
+	turn  chan struct{} // buffered 1: full while a change is in progress
 	entry atomic.Pointer[entry]
 
-	// For whoever has the turn.
-	override *override         // what a client has put in the place of the repository's; nil when nothing
-	refused  *repository.Model // what could not be loaded when it was tried last; nil when all could
+	// Protected by turn.
+	override *override         // what a client has put in place of the repository's; nil when nothing
+	refused  *repository.Model // what could not be loaded at the last attempt; nil when everything could
 }
 
-// An entry is a model at one moment. It does not change: a change publishes
-// another in its place.
+// An entry is the state of a model at one moment. It does not change: a change
+// publishes another.
 type entry struct {
 	name      string
 	ambiguous bool
-	err       error            // why none of its versions could even be tried
+	err       error            // why none of its versions could be tried
 	plan      repository.Model // what its versions were loaded from; has no versions itself
 	versions  map[int64]slot
 	latest    *Version // the highest version that is ready; nil when none is
@@ -45,7 +45,7 @@ type slot struct {
 	err error
 }
 
-// newEntry returns an entry with its versions as they are in slots.
+// newEntry returns an entry with these slots.
 func newEntry(name string, plan repository.Model, slots map[int64]slot) *entry {
 	plan.Versions = nil
 	m := &entry{name: name, plan: plan, versions: slots}
@@ -57,7 +57,7 @@ func newEntry(name string, plan repository.Model, slots map[int64]slot) *entry {
 	return m
 }
 
-// with returns m with some slots in place of its own.
+// with returns m with some slots replaced.
 func (m *entry) with(changes map[int64]slot) *entry {
 	slots := maps.Clone(m.versions)
 	if slots == nil {
@@ -68,7 +68,7 @@ func (m *entry) with(changes map[int64]slot) *entry {
 }
 
 // noted returns m with err as the reason why its ready versions were not
-// replaced; nil takes such reasons away.
+// replaced; nil removes such reasons.
 func (m *entry) noted(err error) *entry {
 	changes := make(map[int64]slot)
 	for n, s := range m.versions {
@@ -80,7 +80,7 @@ func (m *entry) noted(err error) *entry {
 	return m.with(changes)
 }
 
-// says reports whether err is what the index already says of the model.
+// says reports whether the index already has err for the model.
 func (m *entry) says(err error) bool {
 	if m.err != nil {
 		return reason(m.err) == reason(err)
@@ -108,7 +108,7 @@ func (m *entry) over() bool {
 	return true
 }
 
-// actual returns the model as a plan sees it.
+// actual returns the model in the form that a plan needs.
 func (m *entry) actual() repository.Model {
 	plan := m.plan
 	plan.Name, plan.Versions = m.name, make(map[int64]repository.Stamp)
@@ -120,8 +120,8 @@ func (m *entry) actual() repository.Model {
 	return plan
 }
 
-// version returns a ready version, or says in the words that clients expect
-// what is amiss.
+// version returns a ready version, or an error in the texts that clients
+// expect.
 func (m *entry) version(n int64) (*Version, error) {
 	if n == infer.LatestVersion {
 		if m.latest == nil {
@@ -167,8 +167,8 @@ func (m *entry) ready() []*Version {
 // numbers returns the numbers of the versions, ascending.
 func (m *entry) numbers() []int64 { return slices.Sorted(maps.Keys(m.versions)) }
 
-// failure returns the first reason why not all of the model is there. What was
-// unloaded on purpose is none.
+// failure returns the first reason why not all of the model is loaded. A
+// version that was unloaded on purpose is no failure.
 func (m *entry) failure() error {
 	if m.err != nil {
 		return m.err
@@ -181,8 +181,8 @@ func (m *entry) failure() error {
 	return nil
 }
 
-// unsettled reports whether a version is still being loaded or was loaded and
-// cannot serve at the moment.
+// unsettled reports whether a version is still loading, or is loaded and cannot
+// serve at the moment.
 func (m *entry) unsettled() bool {
 	for _, s := range m.versions {
 		if s.state == StateLoading || s.state == StateReady && s.v.trouble() != nil {

@@ -6,7 +6,7 @@ import (
 	"shoal/internal/infer"
 )
 
-// A host is the engine as its models see it.
+// A host is the engine as seen by its models.
 type host struct{ engine *Engine }
 
 // Infer implements backend.Host.

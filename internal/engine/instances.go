@@ -18,7 +18,7 @@ import (
 type member struct {
 	place     backend.Placement
 	instance  backend.Instance
-	scheduled backend.Instance // the instance behind what limits it; nil when it is passive
+	scheduled backend.Instance // the instance behind its limits; nil when it is passive
 	ticket    *sched.Ticket    // nil when nothing limits it
 }
 
@@ -26,7 +26,7 @@ type member struct {
 func (e *Engine) startMembers(ctx context.Context, v *Version, places []backend.Placement) (list []member, err error) {
 	defer func() {
 		if err != nil {
-			_ = closeMembers(list) // why it did not start says more
+			_ = closeMembers(list) // the start's error is more important
 			list = nil
 		}
 	}()
@@ -51,7 +51,7 @@ func (e *Engine) startMembers(ctx context.Context, v *Version, places []backend.
 	return list, nil
 }
 
-// checkActive fails when none of the instances would be given work.
+// checkActive fails when no instance would get work.
 func checkActive(name string, places []backend.Placement) error {
 	if slices.ContainsFunc(places, func(p backend.Placement) bool { return !p.Group.GetPassive() }) {
 		return nil
@@ -70,7 +70,7 @@ func closeMembers(list []member) (first error) {
 	return first
 }
 
-// schedulable returns the instances that are given work.
+// schedulable returns the instances that get work.
 func schedulable(list []member) (out []backend.Instance) {
 	for _, m := range list {
 		if m.scheduled != nil {
@@ -80,10 +80,10 @@ func schedulable(list []member) (out []backend.Instance) {
 	return out
 }
 
-// active returns how many instances are given work.
+// active returns how many instances get work.
 func (v *Version) active() int { return len(schedulable(v.members)) }
 
-// placements lists the instances that a normalised configuration asks for.
+// placements lists the instances of a normalised configuration.
 func placements(cfg *modelpb.ModelConfig) []backend.Placement {
 	var list []backend.Placement
 	for _, g := range cfg.GetInstanceGroup() {
@@ -107,9 +107,9 @@ func placements(cfg *modelpb.ModelConfig) []backend.Placement {
 	return list
 }
 
-// reassign decides which instances stay when a version is to have those at want:
-// the ones that differ in nothing but their name. start are the places for which
-// there is none, under names that none of those that stay has.
+// reassign decides which instances stay when a version should have those at
+// want: the ones that differ only in their name. start are the missing
+// placements, with unused names.
 func reassign(have []member, want []backend.Placement) (stay, leave []member, start []backend.Placement) {
 	leave = slices.Clone(have)
 	take := func(fits func(member) bool) bool {
@@ -146,8 +146,8 @@ func reassign(have []member, want []backend.Placement) (stay, leave []member, st
 	return stay, leave, start
 }
 
-// alike reports whether an instance at a can serve for one at b. How many there
-// are in all does not matter: an instance keeps the threads that it was given.
+// alike reports whether an instance at a can serve for one at b. The total
+// number does not matter: an instance keeps the threads that it was given.
 func alike(a, b backend.Placement) bool {
 	x, y := proto.Clone(a.Group).(*modelpb.ModelInstanceGroup), proto.Clone(b.Group).(*modelpb.ModelInstanceGroup)
 	x.Name, x.Count, x.Gpus, y.Name, y.Count, y.Gpus = "", 0, nil, "", 0, nil

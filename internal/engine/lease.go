@@ -11,17 +11,17 @@ import (
 
 // A Lease is the right to use a version until Release, which must be called
 // exactly once. The version stays loaded until its last lease has ended, also
-// when another has taken its place.
+// when it was replaced.
 //
-// A protocol hands its lease to the request with Hold, and the request's Release
-// ends it: the outputs lie in memory of the version's instances.
+// A protocol passes its lease to the request with Hold, and the request's
+// Release ends it: the outputs are in memory of the version's instances.
 type Lease struct{ *Version }
 
 // Release ends the lease.
 func (l Lease) Release() { l.leases.end() }
 
-// Acquire returns a lease on a version that is ready; infer.LatestVersion is the
-// highest such. It takes no lock and does not allocate.
+// Acquire returns a lease on a ready version; infer.LatestVersion is the
+// highest one. It takes no lock and does not allocate.
 func (e *Engine) Acquire(name string, version int64) (Lease, error) {
 	for {
 		v, err := e.find(name, version)
@@ -31,14 +31,14 @@ func (e *Engine) Acquire(name string, version int64) (Lease, error) {
 		if v.leases.begin() {
 			return Lease{v}, nil
 		}
-		// It was replaced or unloaded since find looked. That was published
-		// before it stopped taking leases, so find sees it now.
+		// The version was replaced or unloaded after find. That was published
+		// before it stopped giving leases, so find sees it now.
 	}
 }
 
-// acquireCallee is Acquire for a request of a model. Such requests are served also
-// while the engine stops, and by a version that drains: it gives leases until the
-// models that call it are freed.
+// acquireCallee is Acquire for a request of a model. Such requests are served
+// even while the engine stops, and by a version that drains: it gives leases
+// until the models that call it are freed.
 func (e *Engine) acquireCallee(name string, version int64) (Lease, error) {
 	lease, err := e.Acquire(name, version)
 	if err == nil {
@@ -52,7 +52,7 @@ func (e *Engine) acquireCallee(name string, version int64) (Lease, error) {
 	return Lease{}, err
 }
 
-// find returns a version that is ready. It may be freed at any time.
+// find returns a ready version. It may be freed at any time.
 func (e *Engine) find(name string, version int64) (*Version, error) {
 	if !e.loaded.Load() {
 		return nil, errStarting
@@ -66,23 +66,23 @@ func (e *Engine) find(name string, version int64) (*Version, error) {
 	}
 	v, err := m.entry.Load().version(version)
 	if err != nil && e.stopping.Load() {
-		return nil, errExiting // which is why
+		return nil, errExiting // that is the reason
 	}
 	return v, err
 }
 
 // leases counts the leases on a version.
 type leases struct {
-	n     atomic.Int64 // how many there are; once closed, that many more than closedLeases
+	n     atomic.Int64 // the number of leases; plus closedLeases once closed
 	once  sync.Once
 	ended chan struct{} // closed when they are closed and the last has ended
 }
 
-// closedLeases is far below any count, so that the sign of one word tells both
-// how many leases there are and whether more are given.
+// closedLeases is far below any count, so that the sign of one word says
+// whether more leases are given.
 const closedLeases = math.MinInt64 / 2
 
-// begin takes a lease. It reports false when no more are given.
+// begin takes a lease. It returns false when no more are given.
 func (l *leases) begin() bool {
 	if l.n.Add(1) > 0 {
 		return true

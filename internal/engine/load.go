@@ -21,7 +21,8 @@ import (
 	"shoal/internal/status"
 )
 
-// A wanted is a model as it is on the disk, or as a client wants it.
+// A wanted is the desired state of a model: as it is on the disk, or as a
+// client wants it.
 type wanted struct {
 	src   repository.Entry
 	store *store               // when src is a folder with a client's files
@@ -29,18 +30,18 @@ type wanted struct {
 	model repository.Model
 	// chosen are the versions that the policy chooses, ascending.
 	chosen   []int64
-	warnings []string // what the log is told if anything is loaded
+	warnings []string // to log if anything is loaded
 }
 
-// An unreadable is why a model could not even be looked at, in the words that
+// An unreadable is why a model's folder could not be read, in the text that
 // clients know as a failed poll of the repository.
 type unreadable struct{ error }
 
 func (u unreadable) Unwrap() error { return u.error }
 
-// read reads which versions a model wants served, under cfg or, when that is nil,
-// under the configuration of its folder. What it loads may be newer than what the
-// plan is made from, never older.
+// read reads which versions of a model should be served, under cfg or, when
+// that is nil, under the configuration in its folder. What is loaded may be
+// newer than the plan, never older.
 func (e *Engine) read(src repository.Entry, cfg *modelpb.ModelConfig) (*wanted, error) {
 	if cfg == nil {
 		var err error
@@ -130,9 +131,10 @@ func (e *Engine) openAll(ctx context.Context, w *wanted, versions []int64) outco
 }
 
 // prepare returns the model's complete, normalised and valid configuration and
-// the first version that the policy chooses, as the configuration was completed
-// from it, which the caller must close unless it is nil. With an error it says
-// whether the content of the versions is at fault rather than the configuration.
+// the first version that the policy chooses, from which the configuration was
+// completed. The caller must close that version unless it is nil. If prepare
+// fails, content says whether the versions' content is at fault rather than the
+// configuration.
 func (e *Engine) prepare(ctx context.Context, w *wanted) (_ *modelpb.ModelConfig, first backend.Probed, content bool, _ error) {
 	cfg := proto.Clone(w.cfg).(*modelpb.ModelConfig)
 	dir := w.src.VersionDir(w.chosen[0])
@@ -141,7 +143,7 @@ func (e *Engine) prepare(ctx context.Context, w *wanted) (_ *modelpb.ModelConfig
 	}
 	b, err := e.backendFor(cfg)
 	if err != nil {
-		return nil, nil, true, err // as Triton has it, which looks for one when it opens a version
+		return nil, nil, true, err // as in Triton, which looks for one when it opens a version
 	}
 	first = b.Probe(source(w.src, w.chosen[0]))
 	if !e.opt.NoAutoComplete {
@@ -157,7 +159,7 @@ func (e *Engine) prepare(ctx context.Context, w *wanted) (_ *modelpb.ModelConfig
 	return cfg, first, false, model.Validate(cfg, machine)
 }
 
-// measures returns the cells that the model's metrics are counted in.
+// measures returns the histogram layouts of the model.
 func (e *Engine) measures(cfg *modelpb.ModelConfig) (*layouts, error) {
 	if err := checkTags(cfg); err != nil {
 		return nil, err
@@ -181,7 +183,7 @@ func (e *Engine) backendFor(cfg *modelpb.ModelConfig) (backend.Backend, error) {
 		name, cfg.GetName(), strings.Join(slices.Sorted(maps.Keys(e.backends)), ", "))
 }
 
-// readLabels fills in the class names that the outputs' label files give.
+// readLabels reads the class names from the outputs' label files.
 func readLabels(src repository.Entry, cfg *modelpb.ModelConfig, sig *model.Signature) error {
 	for i, out := range cfg.GetOutput() {
 		if out.GetLabelFilename() == "" {
@@ -211,7 +213,7 @@ func (e *Engine) open(ctx context.Context, w *wanted, probed backend.Probed, n i
 		if err == nil {
 			return
 		}
-		_ = closeMembers(v.members) // the load's error says more
+		_ = closeMembers(v.members) // the load's error is more important
 		_ = m.Close()
 	}()
 	places := placements(cfg)
@@ -230,7 +232,7 @@ func (e *Engine) open(ctx context.Context, w *wanted, probed backend.Probed, n i
 	return v, nil
 }
 
-// startScheduler returns the scheduler that a configuration asks for.
+// startScheduler returns the scheduler for a configuration.
 func (e *Engine) startScheduler(cfg *modelpb.ModelConfig, sig *model.Signature, instances []backend.Instance, record sched.Recorder) (sched.Scheduler, error) {
 	if cfg.GetDynamicBatching() == nil {
 		return sched.StartDirect(instances, record), nil

@@ -10,8 +10,8 @@ import (
 	"shoal/internal/status"
 )
 
-// An Override is what a client gives to load a model with in place of what the
-// repository has. The zero value gives nothing.
+// An Override is what a client loads a model with instead of the repository's
+// files. The zero value overrides nothing.
 type Override struct {
 	// Config is a whole configuration as JSON; empty means the repository's.
 	Config string
@@ -20,24 +20,24 @@ type Override struct {
 	Files map[string][]byte
 }
 
-// An override is an Override that is in force.
+// An override is an Override that is in use.
 type override struct {
 	cfg   *modelpb.ModelConfig
-	since repository.Stamp // of the configuration in the repository, which holds again once it changes
+	since repository.Stamp // of the configuration in the repository, which is used again once it changes
 	store *store           // has the client's files; nil when the repository's are used
 }
 
-// end drops what the override holds of its files. The versions that were loaded
-// from them have their own hold.
+// end releases the override's files. The versions that were loaded from them
+// keep them.
 func (o *override) end() {
 	if o != nil {
 		o.store.release()
 	}
 }
 
-// locate returns the model's folder and what is in force of overrides when it is
-// loaded with o. The caller has the model's turn, and must end the override unless
-// it is the one that was in force before.
+// locate returns the model's folder and the overrides to load it with. The
+// caller has the model's turn, and must end the override unless it was in use
+// before.
 func (e *Engine) locate(m *managed, o Override) (repository.Entry, *override, error) {
 	if o.Files != nil {
 		return e.locateFiles(m.name, o)
@@ -57,7 +57,7 @@ func (e *Engine) locate(m *managed, o Override) (repository.Entry, *override, er
 	return src, nil, nil
 }
 
-// locateFiles writes a client's files into a folder of their own.
+// locateFiles writes a client's files into a separate folder.
 func (e *Engine) locateFiles(name string, o Override) (repository.Entry, *override, error) {
 	src := repository.Entry{Name: name}
 	if o.Config == "" {
@@ -123,8 +123,8 @@ func (e *Engine) loadWith(ctx context.Context, m *managed, o Override) error {
 	return err
 }
 
-// exists says whether there is anything to load by that name, so that names of
-// which there is nothing are not remembered.
+// exists returns an error if there is nothing to load by that name, so that
+// such names are not kept.
 func (e *Engine) exists(name string, o Override) error {
 	if o.Files != nil {
 		return nil
@@ -133,5 +133,5 @@ func (e *Engine) exists(name string, o Override) error {
 	if status.CodeOf(err) == status.NotFound {
 		return status.Wrap(status.Internal, err, fmt.Sprintf("failed to load '%s', failed to poll from model repository", name))
 	}
-	return nil // what else is wrong, loading tells
+	return nil // loading reports what else is wrong
 }

@@ -10,7 +10,7 @@ import (
 	"shoal/internal/repository"
 )
 
-// StartPolling has the engine look at the repositories every interval, and load
+// StartPolling makes the engine check the repositories every interval, and load
 // and unload what has changed, until it is stopped.
 func (e *Engine) StartPolling(interval time.Duration) {
 	if e.beginChange() != nil {
@@ -39,10 +39,10 @@ func (e *Engine) StartPolling(interval time.Duration) {
 	}()
 }
 
-// Poll brings what is served in line with the repositories: models that were added
-// are loaded, those that were removed unloaded, and those that have changed loaded
-// again. What could not be loaded before is tried again once it has changed. It
-// fails only when a repository cannot be read; then nothing changes.
+// Poll makes what is served follow the repositories: it loads new models,
+// unloads removed ones and reloads changed ones. It tries a failed model again
+// once it has changed. It fails only when a repository cannot be read; then
+// nothing changes.
 func (e *Engine) Poll(ctx context.Context) error {
 	if err := e.beginChange(); err != nil {
 		return err
@@ -61,7 +61,7 @@ func (e *Engine) Poll(ctx context.Context) error {
 	return nil
 }
 
-// follow has the models served that were found, and no others.
+// follow makes the engine serve the models that were found, and no others.
 func (e *Engine) follow(ctx context.Context, found []repository.Entry, ambiguous []string) error {
 	names := slices.Clone(ambiguous)
 	for _, src := range found {
@@ -78,8 +78,8 @@ func (e *Engine) follow(ctx context.Context, found []repository.Entry, ambiguous
 	}
 	wants := e.readAll(found)
 	models := *e.models.Load()
-	// Models that cannot be read, and those that failed as they are, stay as
-	// they are: they are in neither of the lists that are compared.
+	// Models that cannot be read, and unchanged models that failed, stay as
+	// they are: they are in neither of the compared lists.
 	var desired, actual []repository.Model
 	gone := maps.Clone(models)
 	for _, name := range names {
@@ -100,8 +100,8 @@ func (e *Engine) follow(ctx context.Context, found []repository.Entry, ambiguous
 	return ctx.Err()
 }
 
-// settleRest notes of the models that need no action that they are as they are
-// wanted: they may have been broken and mended since.
+// settleRest records that models without an action are as desired: they may
+// have been broken and repaired since.
 func (e *Engine) settleRest(plan []repository.Action, desired []repository.Model, wants map[string]*wanted) {
 	acted := make(map[string]bool, len(plan))
 	for _, a := range plan {
@@ -115,8 +115,8 @@ func (e *Engine) settleRest(plan []repository.Action, desired []repository.Model
 	}
 }
 
-// forget takes the models out that the repositories no longer have, once nothing of
-// them is loaded.
+// forget removes the models that the repositories no longer have, once nothing
+// of them is loaded.
 func (e *Engine) forget(found []repository.Entry, ambiguous []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -132,8 +132,8 @@ func (e *Engine) forget(found []repository.Entry, ambiguous []string) {
 	e.models.Store(&next)
 }
 
-// readAll reads what is wanted of the models, side by side. Those whose folders
-// cannot be understood are left out.
+// readAll reads the desired states of the models concurrently. It leaves out
+// those whose folders cannot be read.
 func (e *Engine) readAll(found []repository.Entry) map[string]*wanted {
 	var wg sync.WaitGroup
 	var mu sync.Mutex // protects wants

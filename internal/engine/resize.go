@@ -11,7 +11,7 @@ import (
 	"shoal/internal/repository"
 )
 
-// A resizing is a version and what changes of its instances.
+// A resizing is a version and the changes of its instances.
 type resizing struct {
 	old         *Version
 	config      *modelpb.ModelConfig
@@ -19,10 +19,10 @@ type resizing struct {
 	started     []member
 }
 
-// resize gives versions that are served the instances that w wants. Only instances
-// are started and removed: the requests go on in the scheduler that they are in.
+// resize gives served versions the instances that w wants. It only starts and
+// removes instances: requests stay in their scheduler.
 func (e *Engine) resize(ctx context.Context, a repository.Action, w *wanted) error {
-	if len(w.cfg.GetInstanceGroup()) == 0 { // the backend has a say in how many there are
+	if len(w.cfg.GetInstanceGroup()) == 0 { // the backend may decide how many there are
 		return e.bring(ctx, a, w)
 	}
 	e.setLoading(a.Model, true)
@@ -46,7 +46,7 @@ func (e *Engine) resize(ctx context.Context, a repository.Action, w *wanted) err
 	}
 	if err != nil {
 		for _, r := range list {
-			_ = closeMembers(r.started) // nobody has given them work
+			_ = closeMembers(r.started) // they have no work yet
 		}
 		if ctx.Err() != nil && !e.stopping.Load() {
 			return gone(ctx)
@@ -55,7 +55,7 @@ func (e *Engine) resize(ctx context.Context, a repository.Action, w *wanted) err
 	return err
 }
 
-// startResizing starts the instances that a version lacks.
+// startResizing starts the missing instances of a version.
 func (e *Engine) startResizing(ctx context.Context, v *Version, w *wanted) (*resizing, error) {
 	cfg := proto.Clone(v.config).(*modelpb.ModelConfig)
 	cfg.InstanceGroup = proto.Clone(w.cfg).(*modelpb.ModelConfig).InstanceGroup
@@ -76,7 +76,7 @@ func (e *Engine) startResizing(ctx context.Context, v *Version, w *wanted) (*res
 	return &resizing{old: v, config: cfg, stay: stay, leave: leave, started: started}, nil
 }
 
-// finishResizing gives the new instances work and has the others leave when they
+// finishResizing gives the new instances work and removes the others when they
 // have ended theirs.
 func (e *Engine) finishResizing(name string, list []*resizing) (err error) {
 	var replaced []*Version
@@ -109,7 +109,7 @@ func (e *Engine) finishResizing(name string, list []*resizing) (err error) {
 	return err
 }
 
-// resize returns the version that takes v's place: it shares all with it but the
+// resize returns the version that replaces v: it shares everything but the
 // instances.
 func (v *Version) resize(r *resizing) *Version {
 	next := &Version{
@@ -123,7 +123,7 @@ func (v *Version) resize(r *resizing) *Version {
 	return next
 }
 
-// machineOf returns what a backend's instances can be placed on.
+// machineOf describes where a backend's instances can be placed.
 func machineOf(b backend.Backend) (machine model.NormalizeOptions) {
 	if a, ok := b.(backend.Accelerated); ok {
 		machine.GPUs = a.GPUs()

@@ -8,12 +8,12 @@ import (
 	"shoal/internal/infer"
 )
 
-// maxResponseIndex bounds the indexes that are counted apart, so that a model
-// which answers without end does not fill the memory with counters.
+// maxResponseIndex bounds the positions that are counted separately, so that a
+// model which answers without end does not fill the memory with counters.
 const maxResponseIndex = 1 << 14
 
 // responseTable has the counters of a decoupled model's responses by their
-// index. The zero value is ready for use.
+// position in the request's responses. The zero value is ready for use.
 type responseTable struct {
 	mu   sync.Mutex // protects the field below
 	rows []ResponseStatistics

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// unload takes versions of a model away.
+// unload unloads versions of a model.
 func (e *Engine) unload(name string, versions []int64) {
 	var list []*Version
 	e.publish(name, func(old *entry) *entry {
@@ -21,10 +21,10 @@ func (e *Engine) unload(name string, versions []int64) {
 	e.retire(list, true)
 }
 
-// retire drains and frees versions that the models no longer list as ready, and
-// does not wait for it. Those that are unloaded rather than replaced go on giving
-// leases until every version that was retired before and calls their model is
-// freed: its requests may still need them.
+// retire drains and frees versions that their entries no longer list as ready,
+// and does not wait for that. Versions that are unloaded rather than replaced
+// go on giving leases until every version that was retired before and calls
+// their model is freed: its requests may still need them.
 func (e *Engine) retire(list []*Version, unloaded bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -45,8 +45,8 @@ func (e *Engine) retire(list []*Version, unloaded bool) {
 	}
 }
 
-// drain gives no more leases on v, waits until those that were given have ended
-// and frees it.
+// drain gives no more leases on v, waits until the existing ones have ended and
+// frees it.
 func (e *Engine) drain(v *Version) {
 	begin := time.Now()
 	if v.resized {
@@ -60,7 +60,7 @@ func (e *Engine) drain(v *Version) {
 	<-v.leases.ended
 	if v.before != nil { // its instances are of the same model
 		<-v.before.freed
-		v.before = nil // or every version would keep all before it
+		v.before = nil // otherwise every version would keep all before it
 	}
 	e.free(v)
 	switch after := time.Since(begin).Round(time.Millisecond); {
@@ -72,14 +72,14 @@ func (e *Engine) drain(v *Version) {
 	e.publish(v.sig.Name, func(old *entry) *entry {
 		e.retired = slices.DeleteFunc(e.retired, func(other *Version) bool { return other == v })
 		if old.versions[v.number].v != v {
-			return old // another is in its place
+			return old // it was replaced
 		}
 		return old.with(map[int64]slot{v.number: {state: StateUnavailable, err: errUnloaded}})
 	})
 	close(v.freed)
 }
 
-// free closes what a version has. Nobody may use it.
+// free closes a version that nobody uses.
 func (e *Engine) free(v *Version) {
 	if err := v.free(); err != nil {
 		e.log.Warn("freeing the model", "model", v.sig.Name, "version", v.number, "err", err)

@@ -24,8 +24,8 @@ const (
 var failNames = [failCount]string{"REJECTED", "CANCELED", "BACKEND", "OTHER"}
 
 // stats are the counters of one version. Requests and batches only add to
-// atomics. How many requests were answered well, and how many executions there
-// were, is not counted apart: the histograms and the table of sizes know.
+// atomics. The numbers of successful requests and of executions are not counted
+// separately: the histograms and the table of sizes have them.
 type stats struct {
 	layouts *layouts
 
@@ -81,7 +81,8 @@ func (s *stats) init(l *layouts, computeTimes, decoupled bool) {
 	}
 }
 
-// nanos is a duration as it is added up. A clock that was set back counts zero.
+// nanos is a duration in nanoseconds. A negative one, of a clock that was set
+// back, counts as zero.
 func nanos(d time.Duration) uint64 { return uint64(max(d, 0)) }
 
 func seconds(d time.Duration) float64 { return float64(max(d, 0)) / 1e9 }
@@ -115,7 +116,7 @@ func (s *stats) Executed(b *infer.Batch, err error) {
 		waited += nanos(wait)
 		s.queue.dist.Add(seconds(wait), 1)
 	}
-	if good == 0 && t.OutputsOut.IsZero() { // no request was fit to run
+	if good == 0 && t.OutputsOut.IsZero() { // no request could run
 		return
 	}
 	input, run, output := t.InputsReady.Sub(t.Start), t.OutputsOut.Sub(t.InputsReady), t.End.Sub(t.OutputsOut)
@@ -131,7 +132,7 @@ func (s *stats) Executed(b *infer.Batch, err error) {
 	}
 	s.inferences.Add(rows)
 	s.last.Store(t.End.UnixMilli())
-	s.batches.at(b.Rows).add(input, run, output) // those that failed were in the batch, too
+	s.batches.at(b.Rows).add(input, run, output) // failed requests were in the batch too
 }
 
 // concluded counts a request that was accepted at begin, by its outcome.
@@ -140,7 +141,7 @@ func (s *stats) concluded(r *infer.Request, begin time.Time, err error) {
 		s.pending.Add(-1)
 	}
 	switch r.Outcome {
-	case infer.Refused: // as in Triton, no failure
+	case infer.Refused: // as in Triton, not a failure
 		s.refused.Add(1)
 	case infer.Failed:
 		s.fail.Add(1)
@@ -151,13 +152,13 @@ func (s *stats) concluded(r *infer.Request, begin time.Time, err error) {
 	}
 }
 
-// malformed counts a request with a fault that Triton leaves to its backends.
+// malformed counts a request with an error that Triton leaves to its backends.
 func (s *stats) malformed() {
 	s.fail.Add(1)
 	s.failures[failBackend].Add(1)
 }
 
-// succeeded counts a request that was answered well.
+// succeeded counts a successful request.
 func (s *stats) succeeded(took time.Duration) {
 	s.success.dist.Add(seconds(took), 1)
 	s.success.ns.Add(nanos(took))
@@ -184,8 +185,8 @@ func failReason(r *infer.Request, err error) int {
 	return failOther
 }
 
-// snapshot returns the counters as they are now. They are read one by one, so
-// they may be apart by the requests that end meanwhile.
+// snapshot returns the current counters. They are read one by one, so they may
+// differ by the requests that end meanwhile.
 func (v *Version) snapshot() Statistics {
 	s := v.stats
 	out := Statistics{
@@ -224,7 +225,7 @@ func (v *Version) snapshot() Statistics {
 	return out
 }
 
-// workers tells how the processes behind the instances are doing.
+// workers returns the state of the processes behind the instances.
 func (v *Version) workers() (list []backend.Worker) {
 	for _, m := range v.members {
 		if w, ok := m.instance.(backend.Supervised); ok {

@@ -13,8 +13,8 @@ import (
 )
 
 // Stop makes the server neither live nor ready, gives no more leases to clients
-// and calls off what is being loaded. Requests that have a lease go on; none waits
-// for company any more.
+// and cancels loading. Requests that have a lease go on, and no longer wait for
+// others to join their batch.
 func (e *Engine) Stop() {
 	e.mu.Lock()
 	if !e.stopping.Swap(true) {
@@ -37,10 +37,10 @@ func (e *Engine) alive() []*Version {
 	return append(list, e.retired...)
 }
 
-// Close stops the engine, waits for the leases to end and frees the models, those
-// that call others before them. When ctx ends first, it leaves behind what is
-// still running, since native code cannot be stopped, and returns an error that
-// names the models.
+// Close stops the engine, waits for the leases to end and frees the models,
+// callers before the models that they call. When ctx ends first, it leaves
+// behind what is still running, since native code cannot be stopped, and
+// returns an error that names the models.
 func (e *Engine) Close(ctx context.Context) error {
 	e.Stop()
 	names := slices.Sorted(maps.Keys(*e.models.Load()))
@@ -69,9 +69,9 @@ func (e *Engine) Close(ctx context.Context) error {
 	return fmt.Errorf("models that were not freed in time: %s: %w", strings.Join(busy, ", "), ctx.Err())
 }
 
-// Abort ends the worker processes of all models, and with them the batches that
-// they run: their requests fail, and so do those that are queued. What runs in
-// this process goes on. Abort does not wait; Close does.
+// Abort ends the worker processes of all models, and with them their batches:
+// their requests fail, and so do queued ones. What runs in this process goes
+// on. Abort does not wait; Close does.
 func (e *Engine) Abort() {
 	e.Stop()
 	for _, v := range e.alive() {
@@ -85,20 +85,20 @@ func (e *Engine) Abort() {
 
 var errAborted = errors.New("the server is stopping and the time for requests in flight (--exit-timeout-secs) is over")
 
-// Unfinished is what an engine still does.
+// Unfinished is the engine's unfinished work.
 type Unfinished struct {
 	Requests []ModelRequests // the versions that have requests in flight
 	Loading  []string        // the models that are being loaded
 }
 
-// ModelRequests says how many requests of a version are in flight.
+// ModelRequests is how many requests of a version are in flight.
 type ModelRequests struct {
 	Model    string
 	Version  int64
 	Requests int64
 }
 
-// Unfinished returns what the engine still does.
+// Unfinished returns the engine's unfinished work.
 func (e *Engine) Unfinished() Unfinished {
 	var u Unfinished
 	for _, v := range e.alive() {

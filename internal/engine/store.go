@@ -6,8 +6,8 @@ import (
 )
 
 // A store is the folder of a model whose files a client has sent. It is removed
-// when the last version that was loaded from it is freed. A nil store stands for a
-// folder of the repository, which stays.
+// when the last version that was loaded from it is freed. A nil store stands
+// for a folder of the repository, which stays.
 type store struct {
 	dir   string
 	users atomic.Int32
@@ -28,9 +28,9 @@ func (s *store) use() *store {
 	return s
 }
 
-// release takes a user away.
+// release removes a user.
 func (s *store) release() {
 	if s != nil && s.users.Add(-1) == 0 {
-		_ = os.RemoveAll(s.dir) // a folder of our own, for temporary files
+		_ = os.RemoveAll(s.dir) // our own temporary folder
 	}
 }

@@ -8,20 +8,20 @@ import (
 	"shoal/internal/status"
 )
 
-// DefaultResponseQueueSize is how many bytes of responses to one request wait
-// for a slow client unless Options say otherwise. A response of a few numbers
-// counts as half a kilobyte.
+// DefaultResponseQueueSize is the default of how many bytes of responses to one
+// request may wait for a slow client. A response of a few numbers counts as
+// half a kilobyte.
 const DefaultResponseQueueSize = 64 << 20
 
 // InferStream checks r, runs it and calls each with every response in turn, in
-// the form that Infer gives: once with final for an ordinary model, any number
-// of times for a decoupled one, whose last may be nil. A response with Err set
-// is an error that the model sent in place of one. An error that InferStream
-// returns is the last that the client is to be told; each has not seen it.
+// the same form as Infer: once with final for an ordinary model, any number of
+// times for a decoupled one, whose last may be nil. A response with Err set is
+// an error that the model sent. If InferStream returns an error, the protocol
+// must send it to the client as the last answer; each has not seen it.
 //
 // each is called on the caller's goroutine, must not keep the response, and may
-// take its time: what the model sends meanwhile waits. An error from it ends
-// the request. Whatever InferStream returns, the caller must Release r.
+// block: further responses wait. An error from it ends the request. Whatever
+// InferStream returns, the caller must Release r.
 func (v *Version) InferStream(ctx context.Context, r *infer.Request, each func(resp *infer.Response, final bool) error) error {
 	if !v.decoupled {
 		if err := v.Infer(ctx, r); err != nil {
@@ -40,8 +40,8 @@ func (v *Version) InferStream(ctx context.Context, r *infer.Request, each func(r
 }
 
 // stream runs r on another goroutine, since a model may send all its responses
-// before its execution returns, and hands them on. It returns when the request
-// is no longer in use.
+// before its execution returns, and passes them to each. It returns when the
+// request is no longer in use.
 func (v *Version) stream(ctx context.Context, r *infer.Request, begin time.Time, each func(*infer.Response, bool) error) (err error) {
 	s := r.Stream
 	stop := context.AfterFunc(ctx, func() { s.Cancel(gone(ctx)) }) // at once, even while each waits for the client
@@ -51,7 +51,7 @@ func (v *Version) stream(ctx context.Context, r *infer.Request, begin time.Time,
 		defer close(ran)
 		if err := v.sched.Do(ctx, r); err != nil {
 			s.Finish(err)
-		} else if len(r.Response.Outputs) > 0 { // its backend knows one answer only
+		} else if len(r.Response.Outputs) > 0 { // its backend gives only one answer
 			_ = s.Send(&r.Response, true) // released with the request in any case
 		}
 	}()
@@ -59,7 +59,7 @@ func (v *Version) stream(ctx context.Context, r *infer.Request, begin time.Time,
 	err = errUnread // unless each panics
 	defer func() {
 		if ctx.Err() != nil {
-			s.Cancel(gone(ctx)) // it may be told before AfterFunc is
+			s.Cancel(gone(ctx)) // this may run before AfterFunc does
 		}
 		if !counted {
 			s.Cancel(errUnread)
@@ -77,7 +77,7 @@ func (v *Version) stream(ctx context.Context, r *infer.Request, begin time.Time,
 		if first && resp != nil {
 			v.stats.responded(time.Since(begin))
 		}
-		if final { // before the client knows, so that it finds itself counted
+		if final { // before the client knows, so that the counters include it
 			counted = true
 			r.Outcome = infer.Answered
 			v.stats.succeeded(time.Since(begin))
@@ -88,7 +88,7 @@ func (v *Version) stream(ctx context.Context, r *infer.Request, begin time.Time,
 	}
 }
 
-// hand gives each one response and releases it.
+// hand passes one response to each and releases it.
 func (v *Version) hand(r *infer.Request, resp *infer.Response, final bool, each func(*infer.Response, bool) error) error {
 	if resp == nil {
 		return each(nil, final)
@@ -101,7 +101,7 @@ func (v *Version) hand(r *infer.Request, resp *infer.Response, final bool, each 
 	return each(resp, final)
 }
 
-// ended says why a stream has no more responses.
+// ended returns why a stream has no more responses.
 func ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return gone(ctx)
@@ -109,7 +109,8 @@ func ended(ctx context.Context, err error) error {
 	return err
 }
 
-// gone says why the client of a stream wants no more, as an error with a code.
+// gone returns why the client of a stream wants no more, as an error with a
+// code.
 func gone(ctx context.Context) error {
 	if ctx.Err() == context.DeadlineExceeded {
 		return status.Wrap(status.DeadlineExceeded, ctx.Err(), "the request's deadline passed")

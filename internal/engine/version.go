@@ -34,16 +34,16 @@ type Version struct {
 	loadDuration time.Duration
 
 	calls  []string // the models that it sends requests to
-	store  *store   // where a client's files for it lie; nil when they are the repository's
+	store  *store   // the folder of a client's files; nil when they are the repository's
 	leases leases
 	freed  chan struct{} // closed when the version is freed
 
-	// When the instances of a version change, another Version takes its place
-	// that shares model, scheduler and counters with it: the leases on this one
-	// tell when the instances that leave have no responses out any more.
-	before  *Version // the one whose place this took; nil when it was loaded
-	resized bool     // another has taken its place
-	leaving []member // the instances that it then still has to free
+	// When the instances of a version change, another Version replaces it that
+	// shares its model, scheduler and counters: the leases on this one show
+	// when the removed instances have no responses in use any more.
+	before  *Version // the version that this one replaced; nil when it was loaded
+	resized bool     // it was replaced after a resize
+	leaving []member // the instances that it must then still free
 }
 
 // trouble returns why a loaded version cannot serve at the moment, nil when it can.
@@ -54,7 +54,7 @@ func (v *Version) trouble() error {
 	return nil
 }
 
-// trim has the instances give back memory that no batch uses.
+// trim makes the instances free memory that no batch uses.
 func (v *Version) trim() {
 	for _, m := range v.members {
 		if t, ok := m.instance.(backend.Trimmer); ok {
@@ -69,7 +69,7 @@ func (v *Version) Name() string { return v.sig.Name }
 // Number returns the version's number.
 func (v *Version) Number() int64 { return v.number }
 
-// Signature returns what requests are held against. It must not be changed.
+// Signature returns what requests are checked against. It must not be changed.
 func (v *Version) Signature() *model.Signature { return v.sig }
 
 // Config returns the complete configuration. It must not be changed.
@@ -78,11 +78,11 @@ func (v *Version) Config() *modelpb.ModelConfig { return v.config }
 // Decoupled reports whether the model may answer a request any number of times.
 func (v *Version) Decoupled() bool { return v.decoupled }
 
-// Infer checks r, runs it and fills in its Response, outputs in the order of
-// their names. Whatever it returns, the caller must Release r, and only then may
-// its lease on the version end.
+// Infer checks r, runs it and fills in its Response, with outputs sorted by
+// name. Whatever it returns, the caller must Release r, and only then may its
+// lease on the version end.
 //
-// A decoupled model is asked with InferStream.
+// Use InferStream for a decoupled model.
 func (v *Version) Infer(ctx context.Context, r *infer.Request) error {
 	if v.decoupled {
 		r.Outcome = infer.Refused
@@ -102,7 +102,7 @@ func (v *Version) Infer(ctx context.Context, r *infer.Request) error {
 	return err
 }
 
-// conclude says what became of a request that was accepted at begin, and counts
+// conclude sets the outcome of a request that was accepted at begin, and counts
 // it.
 func (v *Version) conclude(r *infer.Request, begin time.Time, err error) {
 	switch {
@@ -115,7 +115,7 @@ func (v *Version) conclude(r *infer.Request, begin time.Time, err error) {
 	v.stats.concluded(r, begin, err)
 }
 
-// accept checks r and tells whoever wants to know that it has arrived.
+// accept checks r and reports its arrival.
 func (v *Version) accept(r *infer.Request) error {
 	if err := check(v.sig, r); err != nil {
 		if late, ok := err.(lateFault); ok {
@@ -132,7 +132,7 @@ func (v *Version) accept(r *infer.Request) error {
 	return nil
 }
 
-// finish puts a response into the form that the client asked for in r.
+// finish converts a response to the form that the client asked for in r.
 func (v *Version) finish(r *infer.Request, resp *infer.Response) error {
 	resp.Model, resp.Version = v.sig.Name, v.number
 	outs := resp.Outputs
@@ -164,8 +164,8 @@ func (v *Version) finish(r *infer.Request, resp *infer.Response) error {
 	return nil
 }
 
-// free closes the scheduler, the instances and the model, or only the instances
-// that leave when the version was resized. Nobody may have a lease.
+// free closes the scheduler, the instances and the model, or only the removed
+// instances when the version was resized. Nobody may have a lease.
 func (v *Version) free() error {
 	if v.resized {
 		return closeMembers(v.leaving)

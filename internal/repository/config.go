@@ -13,7 +13,7 @@ import (
 
 // Config reads the model's configuration: configs/<configName>.pbtxt when that
 // exists and configName is not empty, else config.pbtxt. Without either the
-// configuration has nothing but the model's name.
+// configuration has only the model's name.
 func (e Entry) Config(configName string) (*modelpb.ModelConfig, error) {
 	cfg, err := e.readConfig(configName)
 	if err != nil {
@@ -22,8 +22,8 @@ func (e Entry) Config(configName string) (*modelpb.ModelConfig, error) {
 	return cfg, e.CheckConfig(cfg)
 }
 
-// CheckConfig gives a configuration without a name the model's, and refuses one with
-// another.
+// CheckConfig gives a configuration without a name the model's name, and
+// refuses another name.
 func (e Entry) CheckConfig(cfg *modelpb.ModelConfig) error {
 	switch cfg.Name {
 	case "":
@@ -36,7 +36,7 @@ func (e Entry) CheckConfig(cfg *modelpb.ModelConfig) error {
 	return nil
 }
 
-// ConfigStamp stands for the configuration file that Config would read.
+// ConfigStamp is the stamp of the configuration file that Config would read.
 func (e Entry) ConfigStamp(configName string) Stamp {
 	for _, path := range e.configPaths(configName) {
 		if info, err := os.Stat(path); err == nil {
@@ -46,7 +46,8 @@ func (e Entry) ConfigStamp(configName string) Stamp {
 	return 0
 }
 
-// configPaths returns where the configuration may be, the first that exists holds.
+// configPaths returns where the configuration may be; the first that exists
+// counts.
 func (e Entry) configPaths(configName string) []string {
 	paths := []string{filepath.Join(e.Dir, "config.pbtxt")}
 	if configName != "" {

@@ -16,10 +16,10 @@ import (
 // maxFiles bounds the files that a client may send for a model.
 const maxFiles = 1000
 
-// WriteFiles writes the files of a model that a client has sent, by their paths,
-// into a new folder below temp (the system's own when that is empty), which the
-// caller must remove. Paths that are not plain ones inside the folder are refused
-// before anything is written.
+// WriteFiles writes the files of a model that a client has sent, by their
+// paths, into a new folder below temp (the system's temporary folder when
+// empty), which the caller must remove. It refuses paths that are not plain
+// ones inside the folder before it writes anything.
 func WriteFiles(temp string, files map[string][]byte) (dir string, err error) {
 	if len(files) > maxFiles {
 		return "", status.Errorf(status.InvalidArgument, "the model has %d files, more than the maximum of %d", len(files), maxFiles)
@@ -34,7 +34,7 @@ func WriteFiles(temp string, files map[string][]byte) (dir string, err error) {
 		return "", err
 	}
 	if err := writeAll(dir, names, files); err != nil {
-		_ = os.RemoveAll(dir) // why it failed says more
+		_ = os.RemoveAll(dir) // the cause is more important
 		return "", err
 	}
 	return dir, nil

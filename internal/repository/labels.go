@@ -8,7 +8,7 @@ import (
 	"shoal/internal/status"
 )
 
-// Labels reads a label file of the model: one label on a line, in the order of
+// Labels reads a label file of the model: one label per line, in the order of
 // the classes. The file's name comes from a configuration, which a client may
 // have sent, so a path that leaves the model's folder is refused.
 func (e Entry) Labels(file string) ([]string, error) {

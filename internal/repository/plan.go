@@ -5,28 +5,28 @@ import (
 	"slices"
 )
 
-// A Model is what a plan has to know of a model: as the repository wants it to be
-// served, or as it is.
+// A Model is a model's state for a plan: as the repository wants it, or as it
+// is served.
 type Model struct {
 	Name      string
-	Config    string          // stands for the configuration without its instance groups and version policy
-	Instances string          // stands for the instance groups
+	Config    string          // digest of the configuration without its instance groups and version policy
+	Instances string          // digest of the instance groups
 	Files     Stamp           // of the files outside the version folders, such as labels
-	Versions  map[int64]Stamp // those that are, or are to be, served
+	Versions  map[int64]Stamp // those that are, or should be, served
 	Calls     []string        // the models that it sends requests to
 }
 
-// A Kind says what an Action does.
+// A Kind is the kind of an Action.
 type Kind int
 
 // The kinds of actions.
 const (
 	Load           Kind = iota // load a model of which no version is served
-	Reload                     // load all versions anew and put them in the place of what is served
+	Reload                     // load all versions again and replace what is served
 	AddVersions                // load further versions
-	Resize                     // change the instances of versions that are served
-	RemoveVersions             // take some versions away
-	Unload                     // take all versions away
+	Resize                     // change the instances of served versions
+	RemoveVersions             // unload some versions
+	Unload                     // unload all versions
 )
 
 func (k Kind) String() string {
@@ -37,18 +37,19 @@ func (k Kind) String() string {
 type Action struct {
 	Kind     Kind
 	Model    string
-	Versions []int64 // those that it is about, ascending
+	Versions []int64 // the versions concerned, ascending
 	// After names the models whose actions come earlier in the plan and must
-	// have ended before this begins. Other models can go side by side.
+	// have ended before this begins. Other models can be changed concurrently.
 	After []string
 }
 
 // Plan returns the actions that lead from actual to desired. Those of one model
-// follow each other and are carried out in turn; when one fails, the rest of them
-// is left out, so that what is served is only taken away once there is something
-// better. A model loads after those that it calls and is unloaded before them.
+// follow each other and are carried out in turn; when one fails, the rest of
+// them is skipped, so that what is served is only removed once there is a
+// replacement. A model loads after those that it calls and is unloaded before
+// them.
 //
-// Plan is pure, and the same for any order of its arguments.
+// Plan is pure, and does not depend on the order of its arguments.
 func Plan(desired, actual []Model) []Action {
 	want, have := byName(desired), byName(actual)
 	var plan []Action
@@ -118,9 +119,9 @@ func byName(models []Model) map[string]Model {
 	return out
 }
 
-// calleesFirst returns the names so that each stands after those that its model
-// calls, and else by name. Where models call each other in a circle, one of them
-// is first.
+// calleesFirst returns the names so that each comes after those that its model
+// calls, and otherwise sorted. Where models call each other in a cycle, one of
+// them is first.
 func calleesFirst(models map[string]Model) []string {
 	order := make([]string, 0, len(models))
 	seen := make(map[string]bool, len(models))
@@ -142,8 +143,8 @@ func calleesFirst(models map[string]Model) []string {
 	return order
 }
 
-// setAfter gives each action the models of earlier ones that it has to do with:
-// one calls the other, as they are or as they will be.
+// setAfter gives each action the models of earlier ones that it depends on: one
+// calls the other, in the old or the new state.
 func setAfter(plan []Action, states ...map[string]Model) {
 	related := make(map[string][]string)
 	for _, models := range states {

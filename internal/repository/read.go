@@ -9,17 +9,17 @@ import (
 	"shoal/internal/status"
 )
 
-// maxFile is the most that is read of a configuration or label file. Real ones
-// have kilobytes; the bound keeps a wrong path from filling the memory.
+// maxFile bounds a configuration or label file. Real ones have kilobytes; the
+// bound keeps a wrong path from filling the memory.
 const maxFile = 16 << 20
 
-// readFile returns the content of a regular file as it was at one moment.
+// readFile returns the content of a regular file at one moment.
 func readFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
 	}
-	if !info.Mode().IsRegular() { // opening a pipe would wait for its writer
+	if !info.Mode().IsRegular() { // opening a pipe would block
 		return nil, status.Errorf(status.InvalidArgument, "it is not a regular file")
 	}
 	f, err := os.Open(path)
@@ -30,8 +30,8 @@ func readFile(path string) ([]byte, error) {
 	return readWhole(f)
 }
 
-// readWhole reads a file and refuses one that grew, shrank or was written to
-// meanwhile: half an old and half a new file may well parse.
+// readWhole reads a file and refuses one that changed meanwhile: half an old
+// and half a new file may well parse.
 func readWhole(f fs.File) ([]byte, error) {
 	before, err := f.Stat()
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package repository is the model store on disk: which models there are, their
-// versions, their configuration files and their labels. It reads repositories and
-// never writes to them, keeps nothing, and every call looks at the disk anew, so it
-// is safe for concurrent use. The engine decides what is done with what it finds.
+// Package repository is the model store on disk: the models, their versions,
+// configuration files and labels. It reads repositories and never writes to
+// them, keeps nothing, and every call reads the disk again, so it is safe for
+// concurrent use. The engine decides what to do with what it finds.
 package repository
 
 import (
@@ -22,9 +22,9 @@ type Entry struct {
 	Dir  string
 }
 
-// Scan returns the models of the repositories, sorted by name, and apart from
-// them the names that more than one repository has, which cannot be served.
-// Files and folders whose names begin with a dot are no models.
+// Scan returns the models of the repositories, sorted by name, and separately
+// the names that more than one repository has, which cannot be served. Files
+// and folders whose names begin with a dot are not models.
 func Scan(roots []string) (entries []Entry, ambiguous []string, err error) {
 	dirs := map[string][]string{} // the folders of each name
 	for _, root := range distinct(roots) {
@@ -50,7 +50,7 @@ func Scan(roots []string) (entries []Entry, ambiguous []string, err error) {
 	return entries, ambiguous, nil
 }
 
-// Find returns the model of that name. A name that is no folder's, or one that
+// Find returns the model of that name. A name without a folder, or one that
 // leads out of the repositories, is an invalid argument.
 func Find(roots []string, name string) (Entry, error) {
 	if err := CheckName(name); err != nil {
@@ -75,8 +75,8 @@ func Find(roots []string, name string) (Entry, error) {
 	return Entry{}, status.Errorf(status.AlreadyExists, "model %q: several repositories have it: %s", name, strings.Join(found, ", "))
 }
 
-// CheckName refuses names that no model can have: without a letter, or leading out
-// of the repositories.
+// CheckName refuses names that no model can have: without a letter, or leading
+// out of the repositories.
 func CheckName(name string) error {
 	switch {
 	case name == "":
@@ -87,7 +87,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// distinct returns the roots without those that are given again.
+// distinct returns the roots without duplicates.
 func distinct(roots []string) []string {
 	var out []string
 	for _, r := range roots {
@@ -111,11 +111,11 @@ func isRemote(root string) bool {
 	return false
 }
 
-// errRemote says that a root is in an object store.
+// errRemote is the error for a root in an object store.
 var errRemote = errors.New("object stores are not supported; copy the models into a local folder and give that")
 
-// subfolders returns the names of the folders in dir, links to folders among
-// them, in the order of their names.
+// subfolders returns the sorted names of the folders in dir, including links to
+// folders.
 func subfolders(dir string) ([]string, error) {
 	if isRemote(dir) {
 		return nil, errRemote
@@ -141,13 +141,13 @@ func isFolder(path string, e fs.DirEntry) bool {
 	return err == nil && info.IsDir()
 }
 
-// rootError says which flag names a folder that cannot be read.
+// rootError adds the flag to the error of a folder that cannot be read.
 func rootError(root string, err error) error {
 	return status.Errorf(status.InvalidArgument, "--model-repository %q: %v", root, reason(err))
 }
 
-// reason returns the cause of a file error without the path and the call,
-// which the message around it tells in better words.
+// reason returns the cause of a file error without the path and the call, which
+// the surrounding message has.
 func reason(err error) error {
 	var path *fs.PathError
 	if errors.As(err, &path) {

@@ -13,12 +13,12 @@ import (
 	"shoal/internal/model/modelpb"
 )
 
-// A Stamp stands for the names, sizes and times of change of some files. When
-// they change, so does it.
+// A Stamp is a hash of the names, sizes and modification times of some files.
+// It changes when they do.
 type Stamp uint64
 
-// Model returns how the model is wanted: its folder as it is now under cfg, with
-// those versions, calling the models in calls.
+// Model returns the desired state of the model: its current folder under cfg,
+// with those versions, calling the models in calls.
 func (e Entry) Model(cfg *modelpb.ModelConfig, versions []int64, calls []string) (Model, error) {
 	instances := &modelpb.ModelConfig{InstanceGroup: cfg.GetInstanceGroup()}
 	rest := proto.Clone(cfg).(*modelpb.ModelConfig)
@@ -31,14 +31,14 @@ func (e Entry) Model(cfg *modelpb.ModelConfig, versions []int64, calls []string)
 	if m.Config, err = digest(rest); err != nil {
 		return Model{}, err
 	}
-	m.Config += e.Dir // a model that has moved to another repository is another
+	m.Config += e.Dir // a model that has moved to another repository has changed
 	for _, n := range versions {
 		m.Versions[n] = stamp(e.VersionDir(n), nothing)
 	}
 	return m, nil
 }
 
-// digest returns what stands for a configuration.
+// digest returns a hash of a configuration.
 func digest(cfg *modelpb.ModelConfig) (string, error) {
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(cfg)
 	if err != nil {
@@ -48,9 +48,9 @@ func digest(cfg *modelpb.ModelConfig) (string, error) {
 	return string(sum[:]), nil
 }
 
-// filesStamp is of the model's files outside its version folders. Its
-// configuration is not among them: a file that is written again with the same
-// content is the same.
+// filesStamp is the stamp of the model's files outside its version folders,
+// without its configuration: a configuration that is rewritten with the same
+// content has not changed.
 func (e Entry) filesStamp() Stamp {
 	return stamp(e.Dir, func(name string) bool {
 		_, isVersion := parseVersion(name)
@@ -58,7 +58,7 @@ func (e Entry) filesStamp() Stamp {
 	})
 }
 
-// fileStamp is of a single file.
+// fileStamp is the stamp of a single file.
 func fileStamp(path string, info fs.FileInfo) Stamp {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s\x00%d\x00%d\x00", path, info.Size(), info.ModTime().UnixNano())
@@ -67,19 +67,19 @@ func fileStamp(path string, info fs.FileInfo) Stamp {
 
 func nothing(string) bool { return false }
 
-// pycache is what Python writes when it runs a model.
+// pycache is the folder that Python writes when it runs a model.
 const pycache = "__pycache__"
 
-// stamp is of the files in dir, without those that except leaves out by their
-// names right below dir. A file that cannot be read counts by its name: loading
-// will say what is wrong with it.
+// stamp is the stamp of the files in dir, without those directly below dir that
+// except excludes by name. A file that cannot be read counts by its name:
+// loading reports the error.
 func stamp(dir string, except func(name string) bool) Stamp {
 	root, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return 0
 	}
 	h := fnv.New64a()
-	_ = fs.WalkDir(os.DirFS(root), ".", func(path string, d fs.DirEntry, err error) error { // it only skips
+	_ = fs.WalkDir(os.DirFS(root), ".", func(path string, d fs.DirEntry, err error) error { // the function only skips
 		if except(path) || d != nil && d.Name() == pycache {
 			if d.IsDir() {
 				return fs.SkipDir
@@ -89,7 +89,7 @@ func stamp(dir string, except func(name string) bool) Stamp {
 		if err == nil && d.IsDir() {
 			return nil
 		}
-		info, err := os.Stat(filepath.Join(root, path)) // of what a link leads to
+		info, err := os.Stat(filepath.Join(root, path)) // of the target of a link
 		switch {
 		case err != nil:
 			fmt.Fprintf(h, "%s\x00?\x00", path)

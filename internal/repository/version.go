@@ -15,12 +15,12 @@ import (
 var otherFolders = []string{"warmup", "initial_state", "configs", "__pycache__"}
 
 // soleFile is the file that makes a folder without version folders a model with
-// one version. It is a Python model's: such a folder is the least one can write.
+// one version: the minimal Python model.
 const soleFile = "model.py"
 
-// Versions returns the versions that the model has on disk, ascending. Folders
-// that look like none are left out; warn, which may be nil, is told of them. A
-// model that has model.py in its own folder and no versions has version 1.
+// Versions returns the versions that the model has on disk, ascending. Other
+// folders are left out; warn, which may be nil, is called for them. A model
+// that has model.py in its own folder and no versions has version 1.
 func (e Entry) Versions(warn func(msg string)) ([]int64, error) {
 	names, err := subfolders(e.Dir)
 	if err != nil {
@@ -60,7 +60,7 @@ func parseVersion(name string) (int64, bool) {
 }
 
 // VersionDir returns the folder of a version, which is the model's own when it
-// has no folders for versions.
+// has no version folders.
 func (e Entry) VersionDir(version int64) string {
 	dir := filepath.Join(e.Dir, strconv.FormatInt(version, 10))
 	if _, err := os.Stat(dir); os.IsNotExist(err) && e.hasSoleFile() {
@@ -69,8 +69,8 @@ func (e Entry) VersionDir(version int64) string {
 	return dir
 }
 
-// Select returns which of the versions on disk a policy wants, ascending, and
-// which it names that are not there. A model without a policy has its latest
+// Select returns which of the versions on disk a policy chooses, ascending, and
+// which it names that do not exist. A model without a policy has its latest
 // version.
 func Select(policy *modelpb.ModelVersionPolicy, onDisk []int64) (chosen, missing []int64) {
 	have := slices.Compact(slices.Sorted(slices.Values(onDisk)))
@@ -87,7 +87,7 @@ func Select(policy *modelpb.ModelVersionPolicy, onDisk []int64) (chosen, missing
 		return chosen, missing
 	case policy.GetLatest() != nil:
 		latest = policy.GetLatest().GetNumVersions()
-	case policy != nil: // all, also when the policy says nothing
+	case policy != nil: // all, also when the policy is empty
 		return have, nil
 	}
 	if n := len(have); int64(n) > int64(latest) {
@@ -96,7 +96,7 @@ func Select(policy *modelpb.ModelVersionPolicy, onDisk []int64) (chosen, missing
 	return have, nil
 }
 
-// readError says which file of the model could not be read, and why.
+// readError adds the model's file to an error of reading it.
 func (e Entry) readError(path string, err error) error {
 	code := status.Internal
 	if os.IsNotExist(err) {

@@ -5,23 +5,24 @@ import (
 	"time"
 )
 
-// Auto is the policy that needs no settings. It learns what batches cost and how
-// fast callers send again, and chooses the size of batches by that. Callers that
-// wait for each answer are divided among the instances, and on each into as many
-// groups as bring the most answers: one group waits while another runs. An instance
-// waits for requests only while that saves more time than it takes.
+// Auto is the policy that needs no settings. It learns what batches cost and
+// how fast callers send again, and chooses the size of batches from that.
+// Callers that wait for each answer are divided among the instances, and on
+// each instance into the number of groups that brings the most answers: one
+// group waits while another runs. An instance waits for requests only while
+// that saves more time than it takes.
 type Auto struct {
 	MaxRows int
 
 	costs   costs
 	returns returns
 	density float64       // rows of a request
-	times   [48]time.Time // when the last requests came
+	times   [48]time.Time // of the latest requests
 	seen    int           // how many there were
 	runs    int
 }
 
-// NewAuto returns a policy for batches of up to so many rows.
+// NewAuto returns a policy for batches of up to maxRows rows.
 func NewAuto(maxRows int) *Auto { return &Auto{MaxRows: maxRows, density: 1} }
 
 // Needs implements Policy.
@@ -66,10 +67,10 @@ func (a *Auto) Decide(v *View) Decision {
 	return Decision{Fill: a.MaxRows}
 }
 
-// fit returns how many of the waiting rows a batch takes, at most so many, for all
-// of them to wait the least: small batches are answered sooner, large ones leave
-// the instance free for those who come next. Now and then it is the most, to learn
-// what that costs.
+// fit returns how many of the waiting rows, at most most, a batch takes so that
+// all requests together wait the least: small batches are answered sooner,
+// large ones leave the instance free for later requests. From time to time it
+// returns most, to learn what that costs.
 func (a *Auto) fit(v *View, most int) int {
 	if a.runs%explore == 0 || most <= 1 {
 		return most
@@ -94,7 +95,7 @@ func (a *Auto) fit(v *View, most int) int {
 		batches := waiting / sizes[i]
 		work := batches * times[i]
 		wait := waiting * times[i] * (batches + 1) / 2
-		wait += (work - waiting*cheapest) * rate * work / idle // of those who come meanwhile
+		wait += (work - waiting*cheapest) * rate * work / idle // of requests that come meanwhile
 		if wait < least {
 			best, least = int(sizes[i]), wait
 		}
@@ -102,22 +103,22 @@ func (a *Auto) fit(v *View, most int) int {
 	return best
 }
 
-// explore is after how many batches the largest is tried.
+// explore is after how many batches the largest size is tried.
 const explore = 64
 
-// loops reports whether requests come for the most part from callers that wait
-// for their answers and then send again.
+// loops reports whether most requests come from callers that wait for their
+// answers and then send again.
 func (a *Auto) loops(v *View) bool {
 	turn := a.returns.within(0.95)
 	return a.returns.back > 0.5 && turn < a.fixed(v.Instances)
 }
 
-// fixed returns what a batch costs apart from its rows.
+// fixed returns the cost of a batch without its rows.
 func (a *Auto) fixed(busy int) time.Duration {
 	return max(0, 2*a.costs.of(1, busy)-a.costs.of(2, busy))
 }
 
-// target returns the rows of a batch that bring the most answers in a given time.
+// target returns the rows of a batch that bring the most answers per time.
 func (a *Auto) target(v *View) int {
 	callers := float64(v.Peak) * a.density / float64(max(1, v.Instances))
 	turn := float64(a.returns.within(0.95))
@@ -131,8 +132,8 @@ func (a *Auto) target(v *View) int {
 		if cost == 0 {
 			break
 		}
-		// An instance that always has a batch runs rows/cost; each caller waits for
-		// its batch and takes its turn.
+		// An instance that always has a batch answers rows/cost; each caller
+		// waits for its batch and then for its turn.
 		if rate := min(rows/cost, callers/(cost+turn)); rate > 1.005*most {
 			best, most = int(rows), rate
 		}
@@ -144,7 +145,7 @@ func (a *Auto) target(v *View) int {
 }
 
 // split returns how many rows each of several idle instances takes, so that the
-// last of the rows that wait is answered soonest.
+// last of the waiting rows is answered soonest.
 func (a *Auto) split(v *View) int {
 	best, least := v.Rows, time.Duration(0)
 	for n := 1; n <= v.Idle; n++ {
@@ -177,13 +178,13 @@ func (a *Auto) start(v *View) Decision {
 		return start
 	}
 	if wait := a.balance(v); wait > 0 {
-		return Decision{Wait: wait, More: 1} // each that comes makes it shorter
+		return Decision{Wait: wait, More: 1} // each further request makes the wait shorter
 	}
 	return start
 }
 
-// awaitReturns returns how long a held batch waits for callers that are about to
-// return, and for how many rows; 0 when it does not pay.
+// awaitReturns returns how long a held batch waits for callers that are about
+// to return, and for how many rows; 0 when waiting does not pay.
 func (a *Auto) awaitReturns(v *View) (time.Duration, int) {
 	h := v.Held
 	away := float64(v.Peak-v.InFlight) * a.density
@@ -200,14 +201,14 @@ func (a *Auto) awaitReturns(v *View) (time.Duration, int) {
 	return wait, need
 }
 
-// balance returns how long a held batch waits because the next one, which starts
-// when another instance ends, would be larger than it: batches that start evenly
+// balance returns how long a held batch waits because the next one, which
+// starts when another instance ends, would be larger: batches that start evenly
 // spaced keep requests waiting the least.
 func (a *Auto) balance(v *View) time.Duration {
 	if len(v.Running) == 0 {
 		return 0
 	}
-	rate := a.arrivalRate() // rows in a nanosecond
+	rate := a.arrivalRate() // rows per nanosecond
 	rows := float64(v.Held.Rows)
 	cost := float64(a.costs.of(v.Held.Rows, len(v.Running)+1))
 	next := math.Inf(1)
@@ -232,7 +233,7 @@ func (a *Auto) balance(v *View) time.Duration {
 	return time.Duration(next - have/rate)
 }
 
-// arrivalRate returns how many rows have come of late, in a nanosecond.
+// arrivalRate returns the recent rows per nanosecond.
 func (a *Auto) arrivalRate() float64 {
 	if a.seen < len(a.times) {
 		return 0

@@ -6,7 +6,7 @@ import (
 	"shoal/internal/backend"
 )
 
-// plainInstance returns the instance behind what limits it.
+// plainInstance returns the instance behind a Limited one.
 func plainInstance(in backend.Instance) backend.Instance {
 	if l, ok := in.(*Limited); ok {
 		return l.Instance
@@ -14,15 +14,15 @@ func plainInstance(in backend.Instance) backend.Instance {
 	return in
 }
 
-// watch has changed told when an instance cannot run at times.
+// watch calls changed when an instance becomes unavailable or available again.
 func watch(in backend.Instance, changed func(available bool)) {
 	if w, ok := plainInstance(in).(backend.Intermittent); ok {
 		w.Watch(changed)
 	}
 }
 
-// setAvailable notes that an instance can run again, or cannot now. One that has
-// a batch already deals with that itself.
+// setAvailable records whether an instance can run. One that already has a
+// batch handles that itself.
 func (p *pool) setAvailable(i *instance, available bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

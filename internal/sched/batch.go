@@ -15,13 +15,13 @@ type batch struct {
 	rows    int
 	sealed  bool
 	reason  infer.Reason
-	// instance is where the batch was given to run, nil while it waits.
+	// instance is the instance that has the batch, nil while it waits for one.
 	instance    *instance
 	held        Held          // since it has an instance
 	wait        time.Duration // before the policy is asked again
 	starts      bool          // without asking the policy again
 	started     bool
-	recheckRows int // its leader is woken when it has so many; 0 for never
+	recheckRows int // its leader is woken when it has this many; 0 for never
 	busy        int // how many batches ran when it started
 	turn        turn
 	done        bool
@@ -39,7 +39,7 @@ func (b *batch) leader() *call { return b.entries[0].call }
 // first returns the request that the others are compared with.
 func (b *batch) first() *infer.Request { return b.entries[0].request }
 
-// prune takes the entries from the given one on out for which gone says so, and
+// prune removes the entries from index from on for which gone returns true, and
 // returns how many.
 func (b *batch) prune(from int, gone func(entry) bool) int {
 	before := len(b.entries)
@@ -54,7 +54,7 @@ func (b *batch) prune(from int, gone func(entry) bool) int {
 	return before - len(b.entries)
 }
 
-// fillRun makes the batch what an instance is given.
+// fillRun fills in the infer.Batch for the instance.
 func (b *batch) fillRun() {
 	for i := range b.entries {
 		b.run.Requests = append(b.run.Requests, b.entries[i].request)

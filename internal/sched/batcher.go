@@ -12,17 +12,18 @@ import (
 // A Batcher gathers requests into batches and runs them on a model's instances,
 // as its policy decides.
 //
-// It has no goroutine of its own. The goroutine of a batch's first request
-// leads it: it runs the instance, answers the other requests and, when the next
-// batch is due, makes the first request of that one its leader. Every request
-// is woken at most once, and a lone request never changes goroutine at all.
+// No goroutine of its own runs batches. The goroutine of a batch's first
+// request leads it: it runs the instance, answers the other requests and, when
+// the next batch is due, makes the first request of that batch its leader.
+// Every request is woken at most once, and a single request stays on its
+// goroutine.
 type Batcher struct {
 	former
 	place infer.Place // for callers that leave
 	calls sync.Pool
 
 	// Under the pool's mutex.
-	arriving *call    // holds the lock to enter, so that it need not be signalled to lead
+	arriving *call    // holds the lock, so it need not be signalled to lead
 	delivery delivery // with ordered: calls of batches that have run
 }
 
@@ -51,7 +52,7 @@ func startBatcher(cfg BatcherConfig, instances []backend.Instance, record Record
 	return b, nil
 }
 
-// signal tells the first call of a batch to lead it.
+// signal makes the first call of a batch its leader.
 func (b *Batcher) signal(bt *batch) {
 	c := bt.leader()
 	c.leads = bt
@@ -63,7 +64,7 @@ func (b *Batcher) signal(bt *batch) {
 // wakeLeader ends the wait of a batch's leader.
 func wakeLeader(bt *batch) { bt.instance.pauser.wake() }
 
-// expire wakes a call whose time in the queue is over.
+// expire wakes a call whose queue timeout has passed.
 func expire(c *call) { c.end(ErrTimeout) }
 
 // Do implements Scheduler.
@@ -74,8 +75,8 @@ func (b *Batcher) Do(ctx context.Context, r *infer.Request) error {
 	c.request, c.rows = r, max(r.Rows, 1)
 	c.caller, _ = ctx.(*infer.Caller)
 	leads := false
-	// The way through the inbox is short, and so is the stack of whoever waits
-	// in it: other cores have to fetch it.
+	// The path through the inbox is short, and so is the stack of a goroutine
+	// that waits after it: other cores have to fetch that stack.
 	if !b.inbox.put(c) {
 		var err error
 		if leads, err = b.enqueue(c, now); err != nil {
@@ -112,7 +113,7 @@ func (b *Batcher) release(c *call) {
 }
 
 // enqueue puts the call into the queue and does what has become due. It reports
-// whether the call leads a batch already.
+// whether the call already leads a batch.
 func (b *Batcher) enqueue(c *call, now time.Time) (leads bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -128,8 +129,8 @@ func (b *Batcher) enqueue(c *call, now time.Time) (leads bool, err error) {
 	return leads, err
 }
 
-// await returns when the call has its answer, or has left the queue with the end
-// of ctx. It leads the call's batch when it is told to.
+// await returns when the call has its answer, or was withdrawn at the end of
+// ctx. If the call becomes the leader of its batch, await runs the batch.
 func (b *Batcher) await(ctx context.Context, c *call) {
 	for {
 		select {
@@ -144,7 +145,7 @@ func (b *Batcher) await(ctx context.Context, c *call) {
 		if c.leads == nil || b.runBatch(c) {
 			return
 		}
-		ctx = context.Background() // only the order of answers is waited for
+		ctx = context.Background() // only wait for the order of answers
 	}
 }
 

@@ -6,21 +6,22 @@ import (
 	"shoal/internal/infer"
 )
 
-// A call is what the goroutine of a request waits by.
+// A call is a request in the batcher, and what its goroutine waits on.
 //
-// What is written for every request has a cache line to itself: the rest
-// stays in the caches of all cores, whichever of them runs the goroutine next.
+// The fields that are written for every request have a cache line to
+// themselves: the rest stays in the caches of all cores, whichever of them runs
+// the goroutine next.
 type call struct {
-	next    *call // in the inbox: the one that came before
+	next    *call // in the inbox: the previous one
 	request *infer.Request
 	rows    int
-	caller  *infer.Caller // nil when the context is another
-	leads   *batch        // the batch that it was given to lead
+	caller  *infer.Caller // nil when the context is not a Caller
+	leads   *batch        // the batch that it leads
 	after   *call         // the next in the delivery
 	_       [2]uint64
 
-	signals chan bool // buffered 1: at most one is under way
-	err     error     // what went wrong with the batch, or why the request was not run
+	signals chan bool // buffered 1: there is at most one signal
+	err     error     // why the batch failed, or the request was not run
 	unrun   bool      // no instance took the request
 	_       [4]uint64
 }
@@ -31,17 +32,17 @@ func (c *call) end(err error) {
 	c.signal()
 }
 
-// leave notes that the call is not run, with the reason.
+// leave records that the call is not run, with the reason.
 func (c *call) leave(err error) { c.err, c.unrun = err, true }
 
-// signal wakes the goroutine of a call: to lead a batch if leads has one, or
-// because the answer is there. It does not block, for no other signal is under
-// way. What it sends tells nothing and nobody keeps it: it would have to be
-// written to the stack of a goroutine that another core ran last.
+// signal wakes the goroutine of a call: to lead a batch if leads is set, or
+// because its answer is ready. It does not block, since there is no other
+// signal. The receiver ignores the value: storing it would write to the stack
+// of a goroutine that another core ran last.
 func (c *call) signal() { c.signals <- true }
 
-// result returns what came of the call, and makes it as new. Nothing is written
-// when nothing went wrong.
+// result returns the call's error and resets the call. It writes nothing when
+// there was no error.
 func (c *call) result() error {
 	if c.err == nil {
 		c.request.Started = true
@@ -53,20 +54,20 @@ func (c *call) result() error {
 	return err
 }
 
-// entry returns the call as it waits.
+// entry returns the call's entry for a queue or batch.
 func (c *call) entry() entry { return entry{call: c, request: c.request, rows: c.rows} }
 
-// An entry is a request that waits: all that has to be known to put it into a
-// batch, and no more, for it goes from core to core. The call itself is left
-// alone until it is woken.
+// An entry is a waiting request: only what is needed to put it into a batch,
+// since entries move from core to core. The call itself is not touched until it
+// is woken.
 type entry struct {
 	call     *call
 	request  *infer.Request
 	rows     int
-	patience time.Duration // how long it waits in the queue; 0 for as long as it takes
+	patience time.Duration // how long it may wait in the queue; 0 for no limit
 }
 
-// expires returns when the entry has waited for long enough, zero for never.
+// expires returns when the entry's queue timeout passes, zero for never.
 func (e *entry) expires() time.Time {
 	if e.patience == 0 {
 		return time.Time{}

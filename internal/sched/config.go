@@ -8,7 +8,7 @@ import (
 	"shoal/internal/model/modelpb"
 )
 
-// A BatcherConfig says how a batcher works.
+// A BatcherConfig is the configuration of a batcher.
 type BatcherConfig struct {
 	Policy Policy
 	// PreserveOrder makes answers leave in the order in which their requests
@@ -24,15 +24,15 @@ type BatcherConfig struct {
 	// priorities as levels.
 	Priorities  []uint64
 	MaxPriority uint64
-	// MinQueued keeps the first requests in the queue until there are so many,
-	// for tests that want to find them together.
+	// MinQueued keeps the first requests in the queue until there are this
+	// many, for tests that need them together.
 	MinQueued int
-	// Signature tells which requests can be in one batch.
+	// Signature determines which requests can share a batch.
 	Signature *model.Signature
 }
 
-// NewBatcherConfig returns what a normalised configuration's dynamic_batching
-// asks for. It must be there.
+// NewBatcherConfig returns the configuration for dynamic_batching, which must
+// be set, of a normalised model configuration.
 func NewBatcherConfig(cfg *modelpb.ModelConfig, sig *model.Signature) BatcherConfig {
 	db := cfg.GetDynamicBatching()
 	maxRows := max(1, sig.MaxBatch)
@@ -65,19 +65,19 @@ func NewBatcherConfig(cfg *modelpb.ModelConfig, sig *model.Signature) BatcherCon
 	return c
 }
 
-// firstPriorities returns the first priority of each level. A configuration may ask
-// for 2^64 levels: beyond the first ones, those that it says nothing of share
-// one with their neighbours.
+// firstPriorities returns the first priority of each level. A configuration may
+// ask for 2^64 levels: beyond the first ones, levels without settings share one
+// with their neighbours.
 func firstPriorities(db *modelpb.ModelDynamicBatching) []uint64 {
 	const apart = 1024
 	most := db.GetPriorityLevels()
 	var list []uint64
-	for p := range min(most, apart+1) { // the last of them begins those that share
+	for p := range min(most, apart+1) { // the last of them begins the shared ones
 		list = append(list, p+1)
 	}
 	add := func(p uint64) {
 		if list = append(list, p); p < most {
-			list = append(list, p+1) // its neighbours are not of its level
+			list = append(list, p+1) // its neighbours are on another level
 		}
 	}
 	add(db.GetDefaultPriorityLevel())
@@ -88,8 +88,8 @@ func firstPriorities(db *modelpb.ModelDynamicBatching) []uint64 {
 	return slices.Compact(list)
 }
 
-// preferredSizes returns the sizes in ascending order, each once. A model
-// without a batch dimension has requests of one row only.
+// preferredSizes returns the distinct sizes in ascending order. A model without
+// a batch dimension has only requests of one row.
 func preferredSizes(sizes []int32, maxRows int) []int {
 	var list []int
 	for _, n := range sizes {

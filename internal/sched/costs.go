@@ -2,24 +2,24 @@ package sched
 
 import "time"
 
-// costs is what batches were seen to take, by their rows and by how many batches
-// ran. It follows the model when that becomes faster or slower. Between the sizes
-// that were seen it interpolates; real costs are not lines.
+// costs is the measured run times of batches, by their rows and by how many
+// batches ran. It follows the model when it becomes faster or slower. It
+// interpolates between measured sizes; real costs are not linear.
 type costs struct {
-	by []costTable // the first for one that runs alone
+	by []costTable // the first for a batch that runs alone
 }
 
-// A costTable has the points of one number of busy instances. A point is the mean
-// of what was seen of sizes near each other.
+// A costTable has the points for one number of busy instances. A point is the
+// mean over similar sizes.
 type costTable struct{ points [costSizes]costPoint }
 
 type costPoint struct{ rows, nanos, weight float64 }
 
-// costSizes is how many points a table has: two for each doubling of the rows, up
-// to 2^16 of them.
+// costSizes is how many points a table has: two for each doubling of the rows,
+// up to 2^16 rows.
 const costSizes = 33
 
-// costMemory is how many batches of a size a point remembers.
+// costMemory is how many batches of a size a point averages over.
 const costMemory = 16
 
 // sizeIndex returns the point that rows belong to: 1, 2, 3, 4-5, 6-7, 8-11, 12-15...
@@ -48,7 +48,7 @@ func (c *costs) of(rows, busy int) time.Duration {
 		return 0
 	}
 	busy = max(1, min(busy, len(c.by)))
-	for d := range len(c.by) { // the nearest number of busy instances that was seen
+	for d := range len(c.by) { // the nearest number of busy instances with measurements
 		for _, b := range [...]int{busy - d, busy + d} {
 			if b >= 1 && b <= len(c.by) {
 				if t := c.by[b-1].at(float64(rows)); t > 0 {
@@ -60,9 +60,9 @@ func (c *costs) of(rows, busy int) time.Duration {
 	return 0
 }
 
-// at interpolates. Outside the sizes that were seen a row costs what it cost
-// between the two nearest; where only one size was seen, more rows are taken to
-// cost nothing, so that larger batches are tried.
+// at interpolates. Outside the measured sizes a row costs what it cost between
+// the two nearest sizes. If only one size was measured, more rows are assumed
+// to cost nothing, so that larger batches are tried.
 func (t *costTable) at(rows float64) float64 {
 	var low, high *costPoint
 	for i := range t.points {
@@ -82,7 +82,7 @@ func (t *costTable) at(rows float64) float64 {
 		return high.nanos
 	}
 	slope := max(0, (high.nanos-low.nanos)/(high.rows-low.rows))
-	switch { // outside, a row is taken to cost no more than those of the nearest size
+	switch { // outside, a row is assumed to cost no more than at the nearest size
 	case rows < low.rows:
 		return low.nanos - min(slope, low.nanos/low.rows)*(low.rows-rows)
 	case rows > high.rows:

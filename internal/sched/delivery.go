@@ -1,7 +1,7 @@
 package sched
 
-// A delivery wakes calls one after the other, where answers must keep an order:
-// of calls that are all woken at once, any may be the first to write its answer.
+// A delivery wakes calls one after the other where answers must keep an order:
+// of calls that are woken at once, any may be the first to write its answer.
 // The batcher's mutex protects it.
 type delivery struct {
 	last *call // the newest, nil when there is none
@@ -20,7 +20,7 @@ func (d *delivery) add(entries []entry) {
 	}
 }
 
-// remove takes out the first, which was woken, and wakes the next.
+// remove removes the first call, which was woken, and wakes the next.
 func (d *delivery) remove(c *call) {
 	if c.after == nil {
 		if d.last == c {

@@ -9,10 +9,10 @@ import (
 	"shoal/internal/infer"
 )
 
-// Direct is the scheduler without batching: each request is an execution of its
-// own, first come first served, on whichever instance is idle. The caller's
+// Direct is the scheduler without batching: each request is its own execution,
+// first come first served, on whichever instance is idle. The caller's
 // goroutine runs the model, so a request that finds an idle instance costs no
-// hand-over between goroutines. While requests wait, the runner of an instance
+// switch between goroutines. While requests wait, the runner of an instance
 // runs them, if the runs are long enough for that to pay.
 type Direct struct {
 	pool
@@ -20,13 +20,13 @@ type Direct struct {
 	queue   waitList // under the pool's mutex
 }
 
-// A waiter is a request that waits for an instance. It is in the queue until
-// somebody takes it out, under the mutex. It is then sent an instance to run on,
-// or nil when a runner has run it.
+// A waiter is a request that waits for an instance. It is in the queue until it
+// is taken out under the mutex. It then gets an instance to run on, or nil when
+// a runner has run it.
 type waiter struct {
 	request    *infer.Request
 	ready      chan *instance // buffered 1
-	err        error          // what the run failed with
+	err        error          // the error of the run
 	prev, next *waiter
 	queued     bool
 }
@@ -37,7 +37,7 @@ func StartDirect(instances []backend.Instance, record Recorder) *Direct {
 	d := &Direct{pool: newPool(record)}
 	d.changed = d.advance
 	d.waiters.New = func() any { return &waiter{ready: make(chan *instance, 1)} }
-	_ = d.Add(instances...) // nothing of it can fail
+	_ = d.Add(instances...) // cannot fail here
 	return d
 }
 
@@ -75,9 +75,9 @@ func (d *Direct) runOn(i *instance, r *infer.Request) error {
 	return err
 }
 
-// acquire returns an idle instance, waiting for one if need be, or nil when there
-// will be none: because the request was run by an instance's runner, with its
-// error, or was not run at all.
+// acquire returns an idle instance, waiting for one if necessary. It returns
+// nil with the request's error when an instance's runner has run the request,
+// and nil with an error when it was not run.
 func (d *Direct) acquire(ctx context.Context, r *infer.Request) (*instance, error) {
 	d.mu.Lock()
 	if d.closing {
@@ -112,7 +112,7 @@ func (d *Direct) acquire(ctx context.Context, r *infer.Request) (*instance, erro
 	d.mu.Unlock()
 	if !queued {
 		i := <-w.ready
-		if i == nil { // it was being run
+		if i == nil { // a runner has it
 			return nil, d.put(w)
 		}
 		i.ticket.Cancel()
@@ -122,7 +122,7 @@ func (d *Direct) acquire(ctx context.Context, r *infer.Request) (*instance, erro
 	return nil, cancelled(ctx)
 }
 
-// put keeps a waiter for another request and returns what came of this one.
+// put recycles a waiter and returns its request's error.
 func (d *Direct) put(w *waiter) error {
 	err := w.err
 	w.request, w.err = nil, nil
@@ -130,7 +130,7 @@ func (d *Direct) put(w *waiter) error {
 	return err
 }
 
-// entered tells whoever wants to know that r is in the queue.
+// entered calls the request's Entered.
 func entered(r *infer.Request) {
 	if r.Entered != nil {
 		r.Entered()
@@ -145,7 +145,7 @@ func (d *Direct) release(i *instance) {
 	d.leave(1)
 }
 
-// advance gives idle instances to the requests that wait.
+// advance gives idle instances to waiting requests.
 func (d *Direct) advance(time.Time) {
 	for d.queue.n > 0 && len(d.idle) > 0 {
 		w, i := d.queue.pop(), d.take()
@@ -160,7 +160,7 @@ func (d *Direct) advance(time.Time) {
 	}
 }
 
-// serve runs the request of a waiter on an instance, whose runner calls it.
+// serve runs a waiter's request on an instance. The instance's runner calls it.
 func (d *Direct) serve(i *instance, w *waiter) {
 	w.err = d.runOn(i, w.request)
 	d.release(i) // may give the runner its next

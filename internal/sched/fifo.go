@@ -4,7 +4,7 @@ import "slices"
 
 // A fifo is a first-in first-out list of entries.
 type fifo struct {
-	list []entry // those before head have left
+	list []entry // those before head were removed
 	head int
 	rows int
 }
@@ -24,8 +24,8 @@ func (f *fifo) push(e entry) {
 	f.rows += e.rows
 }
 
-// pushList adds calls that follow each other by next, the newest first, and
-// returns how many.
+// pushList adds calls that are linked by next, the newest first, and returns
+// how many.
 func (f *fifo) pushList(newest *call) int {
 	before := f.len()
 	for c := newest; c != nil; c = c.next {
@@ -46,7 +46,7 @@ func (f *fifo) pop() entry {
 	return e
 }
 
-// prune takes the entries out for which gone says so, and returns how many.
+// prune removes the entries for which gone returns true, and returns how many.
 func (f *fifo) prune(gone func(entry) bool) int {
 	before := f.len()
 	left := slices.DeleteFunc(f.waiting(), func(e entry) bool {

@@ -17,9 +17,9 @@ func (f *former) advance(now time.Time) {
 	}
 }
 
-// setInbox leaves the inbox open if nothing is to be decided before an instance is
-// free, for whoever frees one calls advance, and closes it otherwise. It reports
-// false when a call came in that has to be seen to first.
+// setInbox opens the inbox if there is nothing to decide before an instance
+// becomes free (whoever frees one calls advance), and closes it otherwise. It
+// returns false when a call came in that must be handled first.
 func (f *former) setInbox() bool {
 	if f.plain && len(f.idle) == 0 && f.minQueued == 0 && !f.hurried && f.waking == 0 && f.spare() == nil {
 		f.inbox.open()
@@ -56,7 +56,7 @@ func (f *former) form(now time.Time) {
 	}
 }
 
-// view returns the situation without what a policy has to ask for.
+// view returns the situation without the parts that a policy has to ask for.
 func (f *former) view(now time.Time) *View {
 	v := &f.situation
 	v.Now, v.Draining, v.Held = now, f.hurried, nil
@@ -85,7 +85,7 @@ func (f *former) decide(now time.Time) Decision {
 	return d
 }
 
-// look lists the head of the queue, as far as it could go into one batch.
+// look lists the head of the queue, as far as it could join one batch.
 func (f *former) look() []Candidate {
 	var first *infer.Request
 	rows := 0
@@ -107,7 +107,7 @@ func (f *former) look() []Candidate {
 	return f.candidates
 }
 
-// apply does what the policy decided.
+// apply carries out the policy's decision.
 func (f *former) apply(d Decision) {
 	if f.open == nil && d.Take+d.Fill > 0 {
 		f.open = f.batches.Get().(*batch)
@@ -137,8 +137,8 @@ func (f *former) apply(d Decision) {
 	}
 }
 
-// fill puts the calls at the head of the queue into a batch until it has as many
-// rows as the policy wants, and returns what is left to do.
+// fill moves the calls at the head of the queue into a batch until it has as
+// many rows as the policy wants, and returns what is left to do.
 func (f *former) fill(bt *batch, d Decision) Decision {
 	compares := f.match.compares()
 	for list := f.queue.next(); list != nil; list = f.queue.next() {
@@ -157,8 +157,8 @@ func (f *former) fill(bt *batch, d Decision) Decision {
 	return d
 }
 
-// dispatch gives waiting batches to idle instances, and some to an instance that
-// can get their inputs ready meanwhile.
+// dispatch gives waiting batches to idle instances, and to an instance that can
+// prepare their inputs while it runs another.
 func (f *former) dispatch(now time.Time) {
 	for len(f.ready) > 0 && len(f.idle) > 0 {
 		f.give(f.take(), now)
@@ -173,14 +173,14 @@ func (f *former) dispatch(now time.Time) {
 	}
 }
 
-// give gives the oldest batch that waits to an instance.
+// give gives the oldest waiting batch to an instance.
 func (f *former) give(i *instance, now time.Time) {
 	bt := f.ready[0]
 	f.ready = without(f.ready, bt)
 	bt.instance, bt.turn = i, i.turns.next(&bt.run)
 	f.given = append(f.given, bt)
 	if f.keepQueued && f.open == bt && (i.ticket != nil || f.ask(bt, now).Close) {
-		f.open = nil // with a ticket it may wait for resources; the others wait in the queue, where their policy holds
+		f.open = nil // with a ticket it may wait for resources; later requests wait in the queue, under their queue policy
 	}
 	f.lead(bt)
 }

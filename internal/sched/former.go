@@ -5,11 +5,12 @@ import (
 	"time"
 )
 
-// A former forms batches of requests and gives them to the instances of its pool,
-// as its policy decides. It has no goroutine and no clock: a Batcher drives it
-// with real requests, a Virtual in virtual time, both with the pool's mutex held.
+// A former forms batches of requests and gives them to the instances of its
+// pool, as its policy decides. It has no goroutine and no clock: a Batcher
+// drives it with real requests, a Virtual in virtual time, both with the pool's
+// mutex held.
 //
-// Batches that wait for an instance stand in ready, as in Triton: the youngest
+// Batches that wait for an instance are in ready, as in Triton: the youngest
 // stays open, and grows, until it is full or an instance starts it.
 type former struct {
 	pool
@@ -17,30 +18,30 @@ type former struct {
 	policy     Policy
 	maxRows    int
 	ordered    bool
-	learns     bool // the policy wants to know of the batches that run
+	learns     bool // the policy uses the batches that run
 	keepQueued bool // requests may time out or be overtaken
 	mixed      bool // they may, or their inputs may differ
-	plain      bool // nothing is to be decided while every instance is busy
+	plain      bool // there is nothing to decide while every instance is busy
 	match      matcher
 	batches    sync.Pool
 	inbox      inbox        // with plain, for calls that find all instances busy
 	timer      timer        // nil when nothing depends on time
-	lead       func(*batch) // the batch was given an instance: its leader looks when to start it
-	wake       func(*batch) // its leader looks again, before its wait is over
-	end        func(*call)  // the time of a call in the queue is over
+	lead       func(*batch) // called when a batch gets an instance: its leader decides when to start it
+	wake       func(*batch) // wakes a batch's leader before its wait is over
+	end        func(*call)  // ends a call whose queue timeout has passed
 
 	queue       queue
-	open        *batch   // the batch that takes more, perhaps already given an instance
+	open        *batch   // the batch that accepts more requests; it may already have an instance
 	ready       []*batch // batches without an instance, the oldest first
 	given       []*batch // batches with an instance that have not started
-	order       []*batch // with ordered: batches not delivered yet, the oldest first
+	order       []*batch // with ordered: undelivered batches, the oldest first
 	running     []Running
-	situation   View // what the policy is asked with
+	situation   View // the policy's view
 	candidates  []Candidate
-	recheckRows int       // look again when so many rows wait; 0 at any arrival
-	armed       time.Time // when the timer will go off; zero when it will not
-	minQueued   int       // until so many wait, none is taken
-	peak        int       // how many requests were in flight at once of late
+	recheckRows int       // decide again when this many rows wait; 0 at any arrival
+	armed       time.Time // when the timer will fire; zero when it will not
+	minQueued   int       // none is taken until this many wait
+	peak        int       // the recent maximum of requests in flight
 	waking      int       // batches whose leaders are woken at a number of rows
 }
 
@@ -87,31 +88,31 @@ func (f *former) push(c *call, now time.Time) error {
 	e.patience = l.policy.timeout(c.request.Timeout)
 	l.push(e)
 	f.count(1)
-	if f.queue.rows() >= f.recheckRows || e.patience > 0 { // else the last decision still holds
+	if f.queue.rows() >= f.recheckRows || e.patience > 0 { // otherwise the last decision still holds
 		f.advance(now)
 	}
 	return nil
 }
 
-// admit takes the calls of the inbox into the queue.
+// admit moves the calls of the inbox into the queue.
 func (f *former) admit() {
 	f.count(f.queue.levels[0].live.pushList(f.inbox.take()))
 }
 
-// count notes that n requests came in.
+// count counts n new requests.
 func (f *former) count(n int) {
 	f.enter(n)
 	f.peak = max(f.peak, f.inFlight)
 }
 
-// reject answers a call whose time in the queue is over.
+// reject ends a call whose queue timeout has passed.
 func (f *former) reject(c *call) {
 	f.end(c)
 	f.leave(1)
 }
 
-// prune takes the calls out that have not started and for which gone says so,
-// and returns how many.
+// prune removes the calls that have not started and for which gone returns
+// true, and returns how many.
 func (f *former) prune(gone func(entry) bool, now time.Time) int {
 	f.admit()
 	n := f.queue.prune(gone)
@@ -132,7 +133,7 @@ func (f *former) prune(gone func(entry) bool, now time.Time) int {
 	return n
 }
 
-// drop forgets a batch that lost all its requests before an instance had it.
+// drop removes a batch that lost all its requests before it had an instance.
 func (f *former) drop(bt *batch) {
 	if f.open == bt {
 		f.open = nil
@@ -142,7 +143,7 @@ func (f *former) drop(bt *batch) {
 	f.recycle(bt)
 }
 
-// recycle keeps a batch for other requests.
+// recycle keeps a batch for reuse.
 func (f *former) recycle(bt *batch) {
 	bt.reset()
 	f.batches.Put(bt)

@@ -3,14 +3,15 @@ package sched
 import "time"
 
 // How long a held batch waits for requests that are about to arrive: at most a
-// quarter of the last run, in steps of a sixty-fourth, of which four in a row may
-// bring nothing. Measured with an MLP on two cores, where 64 clients need about a
-// quarter of the run to send again: their mean batch was 54, and 40 with half the
-// time; and with ResNet-50 on a GPU, where 8 clients send 602 KB each: their mean
-// batch was 8.0, and 6.9 when the first step that brought nothing was the last.
-// With several instances it is the last: the requests that are waited for may be
-// another's, which would be idle. For a model that runs for less than it takes to
-// look at the sockets a few times, goroutines that are ready to run must do.
+// quarter of the last run, in steps of a sixty-fourth, of which four in a row
+// may bring nothing. Measured with an MLP on two cores, where 64 clients need
+// about a quarter of the run to send again: their mean batch was 54, and 40
+// with half the time; and with ResNet-50 on a GPU, where 8 clients send 602 KB
+// each: their mean batch was 8.0, and 6.9 if the first step without a request
+// was the last. With several instances the first such step is the last: the
+// expected requests may go to another instance, which would otherwise be idle.
+// If a model runs for less time than polling the sockets a few times takes, the
+// batch only yields to goroutines that are ready.
 const (
 	shortRun     = 50 * time.Microsecond
 	gatherPart   = 4
@@ -19,9 +20,9 @@ const (
 	minPause     = 20 * time.Microsecond
 )
 
-// longestAhead is the longest run during which the next batch is got ready. What
-// an instance has cannot be withdrawn, and copies matter little beside a long
-// run.
+// longestAhead is the longest run during which the next batch is prepared. A
+// batch that an instance has cannot be withdrawn, and for long runs the copies
+// matter little.
 const longestAhead = 50 * time.Millisecond
 
 // start decides whether a held batch starts.
@@ -31,8 +32,8 @@ func (p *Triton) start(v *View) Decision {
 		final := !h.Open && (p.Delay == 0 || h.Sealed || h.Rows >= p.MaxRows)
 		return Decision{Start: final && h.LastRun > 0 && h.LastRun <= longestAhead}
 	}
-	// A batch that is as large as it should be takes no more: the others wait in
-	// the queue, where their queue policies hold.
+	// A batch of the right size accepts no more: other requests wait in the
+	// queue, under their queue policies.
 	closes := v.KeepQueued && p.prefers(h.Rows)
 	d := Decision{Start: true}
 	if !p.NoGather {
@@ -40,7 +41,7 @@ func (p *Triton) start(v *View) Decision {
 	}
 	d.Close = closes
 	if p.Delay == 0 && d.Wait == Yield {
-		d.Start = true // nothing else would be decided after it
+		d.Start = true // there would be nothing else to decide after it
 	}
 	if !d.Start || p.Delay == 0 || p.MaxRows == 1 || h.Sealed || v.Formed == 0 {
 		return d
@@ -52,9 +53,10 @@ func (p *Triton) start(v *View) Decision {
 }
 
 // gather lets goroutines that are about to bring requests run before the batch
-// starts: one that starts at once is a small one. It expects as many requests as
-// have been in flight at once of late, so a lone caller never waits, and goes on
-// for as long as more arrive, but no longer than a small part of the last run.
+// starts: a batch that starts at once is small. It expects as many requests as
+// have recently been in flight at once, so a single caller never waits. It goes
+// on for as long as more arrive, but no longer than a small part of the last
+// run.
 func (p *Triton) gather(v *View) Decision {
 	h := v.Held
 	patience := 1
@@ -68,7 +70,7 @@ func (p *Triton) gather(v *View) Decision {
 	case h.LastRun < shortRun:
 		return Decision{Wait: Yield}
 	case h.Looks == 0:
-		return Decision{} // one look at the sockets
+		return Decision{} // poll the sockets once
 	case h.Idle >= patience, v.Now.Sub(h.Since)+step > h.LastRun/gatherPart:
 		return Decision{Start: true}
 	}

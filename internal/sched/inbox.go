@@ -2,20 +2,21 @@ package sched
 
 import "sync/atomic"
 
-// An inbox takes calls in without the batcher's lock while it is open, which it is
-// only while every instance is busy: there is nothing to decide then, and
+// An inbox accepts calls without the batcher's lock while it is open. It is
+// open only while every instance is busy: there is nothing to decide then, and
 // whoever frees an instance empties the inbox before it closes it. Under load
-// nearly all calls come this way, and none waits for a leader that forms a batch.
+// nearly all calls come this way, and none waits for a leader that forms a
+// batch.
 //
-// Anybody may put a call in; the rest is for the owner of the batcher's lock.
+// Any goroutine may call put; the other methods need the batcher's lock.
 type inbox struct {
 	newest atomic.Pointer[call] // the others follow by next; closedInbox when the inbox is closed
 }
 
-// closedInbox stands for the newest call of an inbox that is not open.
+// closedInbox is the newest call of a closed inbox.
 var closedInbox = new(call)
 
-// put adds c to the inbox and reports whether that was open.
+// put adds c to the inbox and reports whether it was open.
 func (in *inbox) put(c *call) bool {
 	for {
 		newest := in.newest.Load()
@@ -29,11 +30,11 @@ func (in *inbox) put(c *call) bool {
 	}
 }
 
-// open lets calls in.
+// open makes the inbox accept calls.
 func (in *inbox) open() { in.newest.CompareAndSwap(closedInbox, nil) }
 
-// close lets no more calls in, and reports whether it did: it does not while
-// there are calls in the inbox.
+// close makes the inbox accept no more calls, unless it has some, and reports
+// whether it did.
 func (in *inbox) close() bool {
 	return in.newest.Load() == closedInbox || in.newest.CompareAndSwap(nil, closedInbox)
 }

@@ -5,8 +5,8 @@ import (
 	"runtime"
 )
 
-// runBatch runs the batch that c was given to lead, and reports whether c has its
-// answer: with ordered answers it may have to wait for another batch.
+// runBatch runs the batch that c leads, and reports whether c has its answer:
+// with ordered answers it may have to wait for another batch.
 func (b *Batcher) runBatch(c *call) bool {
 	bt := c.leads
 	c.leads = nil
@@ -21,7 +21,7 @@ func (b *Batcher) runBatch(c *call) bool {
 	}
 	b.begin(bt)
 	err := b.run(bt.instance, &bt.run)
-	if err != nil { // else neither calls nor requests are touched
+	if err != nil { // otherwise neither calls nor requests are touched
 		for i := range bt.entries {
 			bt.entries[i].call.err = err
 		}
@@ -38,7 +38,7 @@ func (b *batch) pause() {
 	}
 }
 
-// begin says that the instance has the batch.
+// begin records that the instance has the batch.
 func (b *Batcher) begin(bt *batch) {
 	bt.fillRun()
 	if bt.turn.turns == nil {
@@ -73,5 +73,5 @@ func (b *Batcher) deliver(bt *batch, leader *call, err error) bool {
 		b.delivery.add(head.entries)
 		b.recycle(head)
 	}
-	return false // it is woken in its turn
+	return false // it is woken in order
 }

@@ -10,10 +10,11 @@ import (
 	"shoal/internal/status"
 )
 
-// A Limiter holds back instances, of any model, so that what they use together
-// stays within bounds. It is what Triton calls the rate limiter: an instance
-// runs a batch only while it holds all its resources. The instance whose
-// executions times priority are fewest goes first, and nobody overtakes it.
+// A Limiter restricts instances, of any model, so that the resources that they
+// use together stay within limits. Triton calls it the rate limiter: an
+// instance runs a batch only while it holds all its resources. The instance
+// with the lowest product of executions and priority goes first, and none
+// overtakes it.
 type Limiter struct {
 	limits Limits
 
@@ -33,13 +34,13 @@ type Resource struct {
 // Everywhere is the device of a global resource.
 const Everywhere = -1
 
-// Limits say how much there is of resources. The zero value sets none.
+// Limits are the available amounts of resources. The zero value sets none.
 type Limits struct {
 	all map[string]int   // by name: global, or on every device
 	on  map[Resource]int // on one device
 }
 
-// Set says how much there is of a global resource, or on every device.
+// Set sets the amount of a global resource, or on every device.
 func (l *Limits) Set(name string, n int) {
 	if l.all == nil {
 		l.all = make(map[string]int)
@@ -47,7 +48,7 @@ func (l *Limits) Set(name string, n int) {
 	l.all[name] = n
 }
 
-// SetOn says how much there is of a resource on a device.
+// SetOn sets the amount of a resource on a device.
 func (l *Limits) SetOn(name string, device, n int) {
 	if l.on == nil {
 		l.on = make(map[Resource]int)
@@ -62,7 +63,7 @@ func (l *Limits) of(r Resource) (n int, set bool) {
 	if n, set = l.all[r.Name]; set || r.Device == Everywhere {
 		return n, set
 	}
-	for other := range l.on { // what is said to be on other devices is not on this one
+	for other := range l.on { // an amount on other devices is not on this one
 		set = set || other.Name == r.Name
 	}
 	return 0, set
@@ -71,9 +72,8 @@ func (l *Limits) of(r Resource) (n int, set bool) {
 // A Ticket is an instance's right to ask for its resources. It belongs to one
 // instance, which asks for one execution at a time.
 //
-// Whoever gives the instance its next execution asks for it before the last one
-// gives the resources back: they would go to another instance otherwise,
-// whichever is to be first.
+// The instance's next execution asks before the last one gives the resources
+// back: otherwise they would go to another instance, whichever should be first.
 type Ticket struct {
 	limiter  *Limiter
 	needs    map[Resource]int
@@ -82,13 +82,13 @@ type Ticket struct {
 
 	// Under the limiter's mutex.
 	runs  uint64
-	holds bool // the resources, or they lie in granted
+	holds bool // the resources, or they are in granted
 	again bool // it asked for the next execution while it held them
 }
 
 // A Limited is an instance that runs only while it holds the resources of its
-// ticket. The schedulers ask for them before a batch starts, so that it can go
-// on growing meanwhile.
+// ticket. The schedulers ask for them before a batch starts, so that the batch
+// can grow meanwhile.
 type Limited struct {
 	backend.Instance
 	Ticket *Ticket
@@ -102,14 +102,15 @@ func ticketOf(in backend.Instance) *Ticket {
 	return nil
 }
 
-// NewLimiter returns a limiter. Of a resource that the limits do not name there
-// is as much as the neediest instance asks for.
+// NewLimiter returns a limiter. Of a resource without a limit there is as much
+// as the neediest instance asks for.
 func NewLimiter(limits Limits) *Limiter {
 	return &Limiter{limits: limits, total: make(map[Resource]int), used: make(map[Resource]int)}
 }
 
-// startRuns is what an instance's start counts, as in Triton, where it is made and
-// warmed up: a heavy one does not run before its share is due.
+// startRuns is how many executions an instance's start counts as, as in Triton,
+// which makes and warms it up: an instance with a large priority number does
+// not run before its share is due.
 const startRuns = 2
 
 // Join returns a ticket for an instance of a group on a device. It fails when
@@ -135,7 +136,7 @@ func (l *Limiter) Join(cfg *modelpb.ModelRateLimiter, device int) (*Ticket, erro
 	return t, nil
 }
 
-// checkLocked says why an instance with t cannot need n of a resource.
+// checkLocked returns why an instance with t cannot need n of a resource.
 func (l *Limiter) checkLocked(t *Ticket, r Resource, n int) error {
 	if limit, set := l.limits.of(r); set && limit < n {
 		return status.Errorf(status.InvalidArgument, "Resource count for %q is limited to %d which will prevent scheduling of one or more model instances, the minimum required count is %d; raise it with --rate-limit-resource",
@@ -151,7 +152,7 @@ func (l *Limiter) checkLocked(t *Ticket, r Resource, n int) error {
 	return nil
 }
 
-// recountLocked finds how much there is of each resource.
+// recountLocked computes how much there is of each resource.
 func (l *Limiter) recountLocked() {
 	clear(l.total)
 	for _, t := range l.tickets {
@@ -193,8 +194,8 @@ func (t *Ticket) Ask() {
 	l.grantLocked()
 }
 
-// Await returns when the instance holds what it asked for. When ctx ends first it
-// returns ctx's error, and the instance asks for nothing.
+// Await returns when the instance holds what it asked for. When ctx ends first
+// it returns ctx's error, and the request for resources is withdrawn.
 func (t *Ticket) Await(ctx context.Context) error {
 	if t == nil {
 		return nil
@@ -208,7 +209,7 @@ func (t *Ticket) Await(ctx context.Context) error {
 	}
 }
 
-// Cancel takes back what was asked for and not awaited.
+// Cancel withdraws a request for resources that was not awaited.
 func (t *Ticket) Cancel() {
 	if t == nil {
 		return
@@ -261,7 +262,7 @@ func (t *Ticket) score() uint64 {
 
 func (t *Ticket) scoreLocked() uint64 { return t.runs * t.priority }
 
-// grantLocked serves those that wait, in order, as far as resources go.
+// grantLocked serves waiting instances, in order, as far as resources go.
 func (l *Limiter) grantLocked() {
 	for len(l.waiting) > 0 {
 		best := 0

@@ -5,7 +5,7 @@ import (
 	"shoal/internal/model"
 )
 
-// A matcher tells which requests of a model can be in one batch. Shapes that
+// A matcher decides which requests of a model can share a batch. Shapes that
 // the model fixes were compared when the request was checked.
 type matcher struct {
 	variable []bool // by input: its shape must be equal

@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// A pauser lets a leader step aside, so that goroutines that are about to bring
-// requests have their turn.
+// A pauser lets a leader yield, so that goroutines that are about to bring
+// requests can run.
 type pauser interface {
-	// pause returns after d, or after one turn of the others when d is zero.
+	// pause returns after d, or after yielding once when d is zero.
 	pause(d time.Duration)
-	// wake ends a pause that is under way, or the next one.
+	// wake ends the current pause, or the next one.
 	wake()
 	close()
 }
 
-// A plainPauser steps aside for goroutines that are ready, and no longer.
+// A plainPauser only yields to goroutines that are ready.
 type plainPauser struct{}
 
 func (plainPauser) pause(time.Duration) { runtime.Gosched() }

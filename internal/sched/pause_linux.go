@@ -7,11 +7,11 @@ import (
 	"shoal/internal/timerfd"
 )
 
-// A pollPauser waits for a timerfd through the runtime's poller. Even without a
-// time to wait it steps aside until the runtime has looked at the sockets once.
-// runtime.Gosched does not: the runtime takes a goroutine that yielded before it
-// polls, so requests that have arrived stay unread. A turn costs about three
-// microseconds.
+// A pollPauser waits for a timerfd through the Go runtime's poller. Even
+// without a time to wait it yields until the runtime has polled the sockets
+// once. runtime.Gosched does not: the runtime runs a goroutine that yielded
+// before it polls, so requests that have arrived stay unread. A yield costs
+// about three microseconds.
 type pollPauser struct {
 	fd   *timerfd.Timer
 	next time.Duration

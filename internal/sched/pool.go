@@ -12,12 +12,12 @@ import (
 	"shoal/internal/status"
 )
 
-// A pool has the instances of a model: which of them are idle, which run a batch
-// and which cannot run now. It executes and records batches, and knows when the
-// last request has its answer. Every scheduler is built on one.
+// A pool has the instances of a model: which of them are idle, which run a
+// batch and which cannot run now. It executes and records batches, and knows
+// when the last request has its answer. Every scheduler is built on one.
 type pool struct {
 	record    Recorder
-	changed   func(now time.Time)    // the scheduler looks at the instances again; called with the mutex held
+	changed   func(now time.Time)    // lets the scheduler look at the instances again; called with the mutex held
 	newPauser func() (pauser, error) // nil when nobody waits with an instance
 	born      time.Time
 	drained   chan struct{} // closed when closing and nothing is in flight
@@ -26,12 +26,12 @@ type pool struct {
 	all      []*instance
 	idle     []*instance // those without a batch that can run
 	inFlight int         // requests that have no answer yet
-	hurried  bool        // nobody waits for company
-	closing  bool        // no more requests are taken
+	hurried  bool        // requests wait only for instances
+	closing  bool        // new requests are refused
 	ended    bool        // drained is closed
 }
 
-// An instance is a backend's instance as the schedulers see it.
+// An instance is a backend's instance with the schedulers' state.
 type instance struct {
 	backend backend.Instance
 	ticket  *Ticket // nil when nothing limits it
@@ -40,9 +40,10 @@ type instance struct {
 	batch   infer.Batch   // for a scheduler that has no batches of its own
 	gone    chan struct{} // closed when it was removed and has no batch
 
-	// These belong to whoever runs it; for a scheduler without batches.
-	runTime time.Duration // how long its runs take of late
-	long    bool          // they are worth handing over to runner
+	// Only the goroutine that runs the instance uses these; for a scheduler
+	// without batches.
+	runTime time.Duration // its recent run time
+	long    bool          // its runs are long enough for a runner
 
 	// Under the pool's mutex.
 	most        int           // how many batches it may have, if it is the only one
@@ -57,7 +58,7 @@ func newPool(record Recorder) pool {
 	return pool{record: record, born: time.Now(), drained: make(chan struct{})}
 }
 
-// now returns the time, from one reading of the clock: time.Now makes two.
+// now returns the time with one reading of the clock: time.Now makes two.
 func (p *pool) now() time.Time { return p.born.Add(time.Since(p.born)) }
 
 // Add implements Scheduler.
@@ -113,7 +114,8 @@ func (i *instance) close() {
 	}
 }
 
-// markIdle notes that an instance has no batch. It is idle unless it cannot run.
+// markIdle records that an instance has no batch. It is idle unless it cannot
+// run.
 func (p *pool) markIdle(i *instance) {
 	switch {
 	case i.removed:
@@ -123,16 +125,16 @@ func (p *pool) markIdle(i *instance) {
 	}
 }
 
-// unlist takes an instance out of those that are idle.
+// unlist removes an instance from the idle ones.
 func (p *pool) unlist(i *instance) {
 	if at := slices.Index(p.idle, i); at >= 0 {
 		p.idle = slices.Delete(p.idle, at, at+1)
 	}
 }
 
-// take returns the idle instance that is to run next and asks for its resources:
-// the last that became idle, whose memory is still warm, or, when they are
-// limited, the one whose turn it is. There must be one.
+// take returns the idle instance that runs next and asks for its resources: the
+// one that became idle last, whose memory is still in the caches, or, with
+// limits, the one whose turn it is. There must be one.
 func (p *pool) take() *instance {
 	next := len(p.idle) - 1
 	if p.idle[next].ticket != nil {
@@ -149,8 +151,8 @@ func (p *pool) take() *instance {
 	return i
 }
 
-// spare returns an instance that runs a batch and can get another ready, nil
-// when there is none. With several instances the others run meanwhile.
+// spare returns an instance that runs a batch and can prepare another, nil when
+// there is none. With several instances the others run meanwhile.
 func (p *pool) spare() *instance {
 	if len(p.all) != 1 {
 		return nil
@@ -166,7 +168,7 @@ func (p *pool) spare() *instance {
 func (p *pool) run(i *instance, b *infer.Batch) error {
 	err := execute(i.backend, b)
 	if i.turns != nil {
-		b.Turn.Await() // in case the backend did not come that far
+		b.Turn.Await() // in case the backend failed before it did
 	}
 	b.Times.End = time.Now()
 	if i.turns != nil {
@@ -176,8 +178,8 @@ func (p *pool) run(i *instance, b *infer.Batch) error {
 	return err
 }
 
-// execute calls the backend and turns a panic of ours into an error, so that the
-// instance is not lost to the scheduler.
+// execute calls the backend and turns a panic into an error, so that the
+// scheduler does not lose the instance.
 func execute(in backend.Instance, b *infer.Batch) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -187,8 +189,8 @@ func execute(in backend.Instance, b *infer.Batch) (err error) {
 	return in.Run(b)
 }
 
-// free notes that an instance has one batch less and has it given the next. The
-// next one asks for the resources before the last one gives them back.
+// free records that an instance has one batch less and gives it the next. The
+// next batch asks for the resources before the last one gives them back.
 func (p *pool) free(i *instance, now time.Time) {
 	if i.batches--; i.batches == 0 {
 		p.markIdle(i)
@@ -196,10 +198,10 @@ func (p *pool) free(i *instance, now time.Time) {
 	p.changed(now)
 }
 
-// enter counts n requests that came in.
+// enter counts n new requests.
 func (p *pool) enter(n int) { p.inFlight += n }
 
-// leave counts n requests that have their answer.
+// leave counts n answered requests.
 func (p *pool) leave(n int) {
 	p.inFlight -= n
 	if p.closing && p.inFlight == 0 && !p.ended {
@@ -219,8 +221,8 @@ func (p *pool) Hurry() {
 	p.changed(p.now())
 }
 
-// Drain refuses new requests from now on and returns at once. Those in the queue
-// wait for instances only, and no longer for company.
+// Drain refuses new requests from now on and returns at once. Queued requests
+// wait only for instances.
 func (p *pool) Drain() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

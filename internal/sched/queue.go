@@ -5,21 +5,22 @@ import (
 	"time"
 )
 
-// A QueuePolicy says how long requests of one priority may wait and how many of
-// them.
+// A QueuePolicy limits how long requests of one priority may wait and how many
+// of them.
 type QueuePolicy struct {
 	// MaxSize is how many may wait; 0 is no limit.
 	MaxSize int
-	// Timeout is how long one may wait; 0 is for ever.
+	// Timeout is how long one may wait; 0 means no limit.
 	Timeout time.Duration
 	// Override lets a request shorten its own timeout.
 	Override bool
 	// Delay moves a request that timed out behind the others of its level,
-	// where it may wait for ever, rather than refusing it.
+	// where it may wait without limit, instead of refusing it.
 	Delay bool
 }
 
-// timeout returns how long a request may wait under the policy; zero for ever.
+// timeout returns how long a request may wait under the policy; zero means no
+// limit.
 func (p *QueuePolicy) timeout(asked time.Duration) time.Duration {
 	if p.Override && asked > 0 && asked < p.Timeout {
 		return asked
@@ -27,15 +28,15 @@ func (p *QueuePolicy) timeout(asked time.Duration) time.Duration {
 	return p.Timeout
 }
 
-// plain says that the policy asks for nothing, so that requests may leave the
-// queue before an instance is idle.
+// plain reports whether the policy has no limits, so that requests may leave
+// the queue before an instance is idle.
 func (p *QueuePolicy) plain() bool { return p.MaxSize == 0 && p.Timeout == 0 && !p.Override }
 
 // A level holds the waiting requests of one priority: those in time, and after
 // them those that timed out and were delayed.
 type level struct {
 	policy        QueuePolicy
-	refusal       error // of a request without an id when the level is full: made once, for it is needed when time is short
+	refusal       error // for a request without an id when the level is full: made once, since the server is then overloaded
 	live, delayed fifo
 	// nearest is not after any deadline in live; zero when none has one.
 	nearest time.Time
@@ -52,15 +53,15 @@ func (l *level) push(e entry) {
 	}
 }
 
-// expect notes that a request in live expires at t.
+// expect records that a request in live expires at t.
 func (l *level) expect(t time.Time) {
 	if l.nearest.IsZero() || t.Before(l.nearest) {
 		l.nearest = t
 	}
 }
 
-// expire takes the requests out whose time is over: into the delayed list, or
-// to reject.
+// expire removes the requests whose timeout has passed: into the delayed list,
+// or to reject.
 func (l *level) expire(now time.Time, reject func(*call)) {
 	if l.nearest.IsZero() || now.Before(l.nearest) {
 		return
@@ -75,7 +76,7 @@ func (l *level) expire(now time.Time, reject func(*call)) {
 	}
 }
 
-// over deals with a request whose time is over and reports whether it is.
+// over handles a request whose timeout has passed and reports whether it has.
 func (l *level) over(e entry, now time.Time, reject func(*call)) bool {
 	switch {
 	case now.Before(e.expires()):
@@ -97,7 +98,7 @@ type queue struct {
 	defaultLevel int
 }
 
-// priorities say which level a priority belongs to.
+// priorities map a priority to its level.
 type priorities struct {
 	first []uint64 // of each level
 	last  uint64   // of all
@@ -172,7 +173,7 @@ func (q *queue) next() *fifo {
 	return nil
 }
 
-// prune takes the requests out for which gone says so, and returns how many.
+// prune removes the requests for which gone returns true, and returns how many.
 func (q *queue) prune(gone func(entry) bool) int {
 	n := 0
 	for i := range q.levels {

@@ -7,9 +7,9 @@ import (
 	"shoal/internal/infer"
 )
 
-// returns is how long callers take to send again after an answer. Callers are
-// not told apart: each request is taken for the return of the newest answer before
-// it that has none, if that is not too old.
+// returns estimates how long callers take to send again after an answer. It
+// does not distinguish callers: each request counts as the return of the newest
+// answer before it that has none, if that is not too old.
 type returns struct {
 	answers [16]answers // a ring of batches whose answers wait for a return
 	first   int
@@ -32,9 +32,9 @@ const (
 	returnMemory = 0.98
 )
 
-// observe learns from the requests of a batch that they have come, and that they
-// were answered. What comes more than horizon after an answer is not taken for its
-// return.
+// observe learns from a batch's requests when they came and when they were
+// answered. A request that comes more than horizon after an answer does not
+// count as its return.
 func (r *returns) observe(requests []*infer.Request, end time.Time, horizon time.Duration) {
 	for i := range r.counts {
 		r.counts[i] *= returnMemory
@@ -51,7 +51,7 @@ func (r *returns) observe(requests []*infer.Request, end time.Time, horizon time
 	r.last = end
 }
 
-// match takes a request for the return of the newest answer before it that has
+// match counts a request as the return of the newest answer before it that has
 // none.
 func (r *returns) match(queued time.Time, horizon time.Duration) {
 	for i := r.n - 1; i >= 0; i-- {
@@ -71,7 +71,7 @@ func (r *returns) match(queued time.Time, horizon time.Duration) {
 	}
 }
 
-// drop forgets the oldest answers: those left were not returned from.
+// drop removes the oldest answers: those left had no return.
 func (r *returns) drop() {
 	for range min(64, r.answers[r.first].left) {
 		r.back -= r.back / 64
@@ -87,7 +87,7 @@ func returnSize(d time.Duration) int {
 	return min(returnSizes-1, int(4*math.Log2(float64(d)/1e3))+1)
 }
 
-// within returns the time by which so large a share of those who return have.
+// within returns the time within which that share of the returns happen.
 func (r *returns) within(share float32) time.Duration {
 	sum := float32(0)
 	for i, n := range r.counts {

@@ -8,15 +8,16 @@ import (
 	"shoal/internal/backend"
 )
 
-// A runner is the goroutine of an instance, with a thread of the system to itself.
-// While requests wait it runs one after the other, so that the model's weights and
-// the memory that its library keeps for each thread stay in the caches of one core.
+// A runner is the goroutine of an instance, with its own system thread. While
+// requests wait it runs one after the other, so that the model's weights and
+// the library's per-thread memory stay in the caches of one core.
 type runner struct {
-	next chan *waiter // buffered 1: whom it runs next
-	stop func()       // ends the goroutine and waits for it; for several callers
+	next chan *waiter // buffered 1: the next waiter
+	stop func()       // ends the goroutine and waits for it; may be called several times
 }
 
-// startRunner starts the goroutine, which calls run for each waiter that it is given.
+// startRunner starts the goroutine, which calls run for each waiter that it
+// gets.
 func startRunner(run func(*waiter)) *runner {
 	r := &runner{next: make(chan *waiter, 1)}
 	var ended sync.WaitGroup
@@ -33,17 +34,17 @@ func startRunner(run func(*waiter)) *runner {
 	return r
 }
 
-// A runner takes over when runs take handOver, until they take less than takeBack.
-// Waking goroutine and thread costs some microseconds a request; staying on one
-// thread saves up to a third of the run.
+// A runner takes over when runs take at least handOver, until they take less
+// than takeBack. Waking the goroutine and the thread costs some microseconds
+// per request; staying on one thread saves up to a third of the run.
 const (
 	handOver = 60 * time.Microsecond
 	takeBack = 40 * time.Microsecond
 )
 
 // observe learns how long the instance's runs take. A run that took much longer
-// than the others counts little: the system has stopped its thread meanwhile.
-// Whoever runs the instance calls it.
+// than the others counts little: the system probably stopped its thread. The
+// goroutine that runs the instance calls it.
 func (i *instance) observe(took time.Duration) {
 	if i.runTime == 0 {
 		i.runTime = took
@@ -57,9 +58,9 @@ func (i *instance) observe(took time.Duration) {
 	}
 }
 
-// ownsThread reports whether the instance's runner is to run the requests that
-// wait. It is not when a request can leave while it waits for resources, nor
-// when the instance only waits for another process.
+// ownsThread reports whether the instance's runner should run waiting requests.
+// It should not when a request may leave while it waits for resources, nor when
+// the instance only waits for another process.
 func (i *instance) ownsThread() bool {
 	if i.ticket != nil || !i.long {
 		return false

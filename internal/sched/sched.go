@@ -12,32 +12,32 @@ import (
 
 // A Scheduler runs requests on the instances of one model.
 type Scheduler interface {
-	// Do runs r and returns when its Response or its error is there. While r
-	// is queued, the end of ctx takes it out of the queue; once it runs, Do
-	// waits for it. Whatever Do returns, the caller owns r again.
+	// Do runs r and returns when it has its Response or its error. While r is
+	// queued, the end of ctx takes it out of the queue; once it runs, Do waits
+	// for it. Whatever Do returns, the caller owns r again.
 	Do(ctx context.Context, r *infer.Request) error
 
-	// Hurry has requests, those that come later too, wait for instances only and
-	// no longer for company.
+	// Hurry makes requests, including later ones, wait only for instances and
+	// no longer for others to join their batch.
 	Hurry()
 
-	// Close refuses new requests and returns when those that were taken have
-	// their answers.
+	// Close refuses new requests and returns when the accepted ones have their
+	// answers.
 	Close()
 
 	// Add gives the scheduler more instances, which stay the caller's.
 	Add(instances ...backend.Instance) error
 
-	// Remove takes an instance out and returns when it has ended the batch that
-	// it runs. Requests that wait stay for the other instances.
+	// Remove removes an instance and returns when it has ended its batch.
+	// Waiting requests stay for the other instances.
 	Remove(instance backend.Instance)
 }
 
-// A Recorder is told of every execution. It must not keep the batch.
+// A Recorder records every execution. It must not keep the batch.
 type Recorder interface {
 	// Started reports that an instance took the batch.
 	Started(b *infer.Batch)
-	// Executed reports that a batch ran, with its times set; err is what
-	// failed all of it, if anything did.
+	// Executed reports that a batch ran, with its times set; err is set when
+	// the whole batch failed.
 	Executed(b *infer.Batch, err error)
 }

@@ -36,17 +36,17 @@ func (f *former) tryStart(bt *batch, now time.Time) {
 	if d.More > 0 && f.open == bt {
 		bt.recheckRows = bt.rows + d.More
 		f.waking++
-		f.advance(now) // no request may enter unseen now
+		f.advance(now) // no request may enter unnoticed now
 	}
 }
 
-// stopWaking forgets that a batch's leader is to be woken.
+// stopWaking records that a batch's leader need not be woken.
 func (f *former) stopWaking(bt *batch) {
 	bt.recheckRows = 0
 	f.waking--
 }
 
-// ask asks the policy whether a batch that an instance holds starts.
+// ask asks the policy whether a held batch starts.
 func (f *former) ask(bt *batch, now time.Time) Decision {
 	h := &bt.held
 	if len(bt.entries) > h.Requests {
@@ -64,8 +64,7 @@ func (f *former) ask(bt *batch, now time.Time) Decision {
 	return d
 }
 
-// goesAhead asks the policy whether an instance that runs a batch is given
-// another.
+// goesAhead asks the policy whether an instance that runs a batch gets another.
 func (f *former) goesAhead(bt *batch, i *instance, now time.Time) bool {
 	v := f.view(now)
 	bt.held = Held{Rows: bt.rows, Requests: len(bt.entries), Open: f.open == bt, Sealed: bt.sealed, Ahead: true, LastRun: i.lastRun}
@@ -103,7 +102,7 @@ func (f *former) start(bt *batch, d Decision, now time.Time) {
 	}
 	f.given = without(f.given, bt)
 	bt.started, bt.run.Times = true, infer.Times{Start: now}
-	f.peak -= (f.peak - f.inFlight + 3) / 4 // forget slowly those who stay away
+	f.peak -= (f.peak - f.inFlight + 3) / 4 // slowly forget callers that stay away
 	if f.learns {
 		f.running = append(f.running, Running{Rows: bt.rows, Start: now, End: now.Add(bt.instance.lastRun), at: bt.instance})
 		bt.busy = len(f.running)

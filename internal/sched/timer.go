@@ -2,11 +2,11 @@ package sched
 
 import "time"
 
-// A timer calls a function after a while, once for each set. A later set takes
-// the place of an earlier one; a call may still come that was under way.
+// A timer calls a function after a time, once for each set. A later set
+// replaces an earlier one, whose call may still come.
 type timer interface {
 	set(d time.Duration)
-	close() // returns when no call is under way
+	close() // returns when no call is running
 }
 
 // A runtimeTimer is a timer of Go's runtime. In an otherwise idle process it is
@@ -22,7 +22,7 @@ func newRuntimeTimer(f func()) (timer, error) {
 func (r *runtimeTimer) set(d time.Duration) { r.t.Reset(d) }
 func (r *runtimeTimer) close()              { r.t.Stop() }
 
-// arm has timeUp called at t or before.
+// arm makes sure that timeUp is called at t or before.
 func (f *former) arm(t, now time.Time) {
 	if f.inFlight == 0 {
 		return // nobody waits, and Close may be closing the timer
@@ -33,7 +33,7 @@ func (f *former) arm(t, now time.Time) {
 	}
 }
 
-// timeUp does what has become due with time. The timer calls it.
+// timeUp does what has become due. The timer calls it.
 func (b *Batcher) timeUp() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

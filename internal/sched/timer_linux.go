@@ -16,7 +16,7 @@ func openTimer() (*timerfd.Timer, error) {
 	return t, nil
 }
 
-// An fdTimer calls its function when its timer goes off.
+// An fdTimer calls its function when its timer fires.
 type fdTimer struct {
 	timer *timerfd.Timer
 	wg    sync.WaitGroup

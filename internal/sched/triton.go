@@ -8,16 +8,16 @@ import (
 )
 
 // Triton is the policy of Triton's dynamic batcher. Where Triton would start a
-// batch at once, it also lets requests join that are about to arrive.
+// batch at once, this policy also lets requests join that are about to arrive.
 type Triton struct {
 	// MaxRows is the largest batch, at least 1.
 	MaxRows int
-	// Preferred are the sizes worth sending at once, ascending, not empty.
+	// Preferred are the sizes to start at once, ascending, not empty.
 	Preferred []int
-	// Delay is how long a request may wait for company.
+	// Delay is how long a request may wait for others to join its batch.
 	Delay time.Duration
-	// NoGather makes a batch exactly of what waits when an instance is free, as
-	// Triton does.
+	// NoGather makes a batch of exactly the requests that wait when an instance
+	// is free, as in Triton.
 	NoGather bool
 }
 
@@ -36,7 +36,7 @@ func (p *Triton) Decide(v *View) Decision {
 		return Decision{}
 	case v.Queue == nil && v.Requests > 0:
 		if p.plain() && !v.Mixed {
-			// All that are in flight are here: nobody is waited for.
+			// All requests in flight are here: there is none to wait for.
 			return Decision{Fill: p.MaxRows, Start: v.Requests >= v.Peak}
 		}
 		return Decision{Look: true}
@@ -45,9 +45,10 @@ func (p *Triton) Decide(v *View) Decision {
 }
 
 // room reports whether requests may leave the queue. Those that may time out or
-// be overtaken stay there until an instance is idle; others leave it early, until
-// two batches wait for each instance. Then the open one does not grow either: it
-// would stop at a small preferred size, where a larger one may gather meanwhile.
+// be overtaken stay there until an instance is idle. Others leave it early,
+// until two batches wait for each instance. Then the open batch does not grow
+// either: it would stop at a small preferred size, while a larger one could
+// gather.
 func room(v *View) bool {
 	if v.KeepQueued {
 		return v.Idle > v.Formed || v.Open > 0
@@ -69,7 +70,7 @@ func (p *Triton) join(v *View) Decision {
 			d.Reason = infer.ReasonFull
 		}
 	case s.taken == 0:
-		// Nothing can join: the batch, if closed now, makes room for another.
+		// Nothing can join: closing the batch makes room for another.
 		if d.Close {
 			d.Reason = infer.ReasonFull
 		}
@@ -83,10 +84,10 @@ func (p *Triton) join(v *View) Decision {
 	case p.Delay == 0:
 		d.Take, d.Reason = s.taken, infer.ReasonIdle
 	case v.Open > 0 && !p.prefers(v.Open):
-		// The open batch has not started yet, so it may as well be larger.
+		// The open batch has not started yet, so it can grow.
 		d.Take, d.Reason = s.taken, infer.ReasonDelay
 	case v.Draining:
-		d.Take, d.Reason = s.taken, infer.ReasonIdle // nobody else will come
+		d.Take, d.Reason = s.taken, infer.ReasonIdle // no other will come
 	default:
 		d.Wait = p.Delay - v.Now.Sub(s.oldest)
 		if !s.expires.IsZero() {
@@ -97,14 +98,14 @@ func (p *Triton) join(v *View) Decision {
 	return d
 }
 
-// A scan is what a walk over the candidates found.
+// A scan is the result of a walk over the candidates.
 type scan struct {
 	taken   int // how many can join
 	rows    int // their rows
 	best    int // how many make the best preferred size, 0 when none does
 	force   bool
 	oldest  time.Time
-	expires time.Time // the nearest, zero when there is none
+	expires time.Time // the earliest, zero when there is none
 }
 
 func (p *Triton) scan(v *View, d *Decision) scan {
@@ -140,8 +141,8 @@ func (p *Triton) scan(v *View, d *Decision) scan {
 	return s
 }
 
-// plain says that the policy waits for nothing and prefers no size but the
-// largest.
+// plain reports whether the policy waits for nothing and prefers no size but
+// the largest.
 func (p *Triton) plain() bool {
 	return p.Delay == 0 && len(p.Preferred) == 1 && p.largest() == p.MaxRows
 }

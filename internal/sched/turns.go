@@ -7,8 +7,8 @@ import (
 	"shoal/internal/infer"
 )
 
-// turns has the batches of an instance that takes some ahead run in the order in
-// which it was given them, and says when each of them began.
+// turns makes the batches of an instance that takes some ahead run in the order
+// in which it got them, and records when each of them began.
 type turns struct {
 	record Recorder
 	given  uint64 // batches so far; under the pool's mutex
@@ -25,8 +25,8 @@ func newTurns(record Recorder) *turns {
 	return t
 }
 
-// A turn is the place of a batch among those that an instance was given. The
-// zero turn is that of an instance that has one batch at a time.
+// A turn is the position of a batch among those of an instance. The zero turn
+// is for an instance that has one batch at a time.
 type turn struct {
 	turns *turns
 	place uint64 // how many batches were given before
@@ -43,7 +43,7 @@ func (t *turns) next(run *infer.Batch) turn {
 	return turn{turns: t, place: t.given - 1, run: run}
 }
 
-// begin notes that the instance has the batch, if it has no other.
+// begin records that the instance has the batch, if it has no other.
 func (t *turn) begin() {
 	t.turns.mu.Lock()
 	free := t.turns.ended == t.place

@@ -6,16 +6,16 @@ import (
 	"shoal/internal/infer"
 )
 
-// A Virtual is a batcher in virtual time, without goroutines: whoever drives it
-// says when requests come, when batches end and what time it is. What runs
-// together and when is decided by the code that decides it in a Batcher. It is
+// A Virtual is a batcher in virtual time, without goroutines: its driver says
+// when requests come, when batches end and what time it is. The code that
+// decides which requests run together, and when, is that of a Batcher. It is
 // not safe for concurrent use.
 type Virtual struct {
 	former
 	started  func(*Execution)
 	rejected func(*infer.Request)
 	now      time.Time
-	due      time.Time // when the timer goes off; zero when it does not
+	due      time.Time // when the timer fires; zero when it does not
 	held     []*Execution
 	calls    []*call
 	unused   []*Execution
@@ -29,9 +29,9 @@ type Execution struct {
 	wake bool      // ask it at once
 }
 
-// NewVirtual returns a batcher over so many instances. It calls started when a
-// batch starts and rejected for a request that has waited for too long. Answers
-// keep no order.
+// NewVirtual returns a batcher over that many instances. It calls started when
+// a batch starts and rejected for a request whose queue timeout has passed. It
+// does not order answers.
 func NewVirtual(cfg BatcherConfig, instances int, started func(*Execution), rejected func(*infer.Request)) *Virtual {
 	v := &Virtual{started: started, rejected: rejected}
 	cfg.PreserveOrder = false
@@ -72,8 +72,8 @@ func (v *Virtual) release(c *call) {
 	v.calls = append(v.calls, c)
 }
 
-// Next returns when Advance has something to do next, zero when it is only when
-// something else happens.
+// Next returns when Advance next has something to do, zero when only another
+// event can cause that.
 func (v *Virtual) Next() time.Time {
 	t := v.due
 	for _, e := range v.held {
@@ -94,7 +94,7 @@ func (v *Virtual) Advance(now time.Time) {
 	v.settle()
 }
 
-// End says that a batch has run. It is not valid any more.
+// End ends a batch that has run. The execution is not valid any more.
 func (v *Virtual) End(e *Execution, now time.Time) {
 	v.now = now
 	bt := e.bt
@@ -109,7 +109,7 @@ func (v *Virtual) End(e *Execution, now time.Time) {
 	v.settle()
 }
 
-// hold notes that an instance has a batch.
+// hold records that an instance has a batch.
 func (v *Virtual) hold(bt *batch) {
 	var e *Execution
 	if n := len(v.unused); n > 0 {
@@ -129,7 +129,7 @@ func (v *Virtual) wakeUp(bt *batch) {
 	}
 }
 
-// settle asks the policy whether held batches start, as far as that is due.
+// settle asks the policy whether held batches start, where that is due.
 func (v *Virtual) settle() {
 	for i := 0; i < len(v.held); {
 		e := v.held[i]

@@ -2,12 +2,12 @@ package sched
 
 import "shoal/internal/infer"
 
-// withdraw takes a call out that no instance has, and reports whether it did.
+// withdraw removes a call that no instance has, and reports whether it did.
 func (b *Batcher) withdraw(c *call) bool {
 	return b.takeOut(func(e entry) bool { return e.call == c }) > 0
 }
 
-// withdrawAll takes the calls of a caller out that no instance has, and ends
+// withdrawAll removes the calls of a caller that no instance has, and ends
 // their waits.
 func (b *Batcher) withdrawAll(caller *infer.Caller) {
 	b.takeOut(func(e entry) bool {
@@ -19,8 +19,8 @@ func (b *Batcher) withdrawAll(caller *infer.Caller) {
 	})
 }
 
-// takeOut takes the calls out that no instance has and for which gone says so,
-// and returns how many.
+// takeOut removes the calls that no instance has and for which gone returns
+// true, and returns how many.
 func (b *Batcher) takeOut(gone func(entry) bool) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
