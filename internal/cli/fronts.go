@@ -12,9 +12,12 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/grpc/keepalive"
+
 	"shoal/internal/connlimit"
 	"shoal/internal/engine"
 	"shoal/internal/metrics"
+	"shoal/internal/protocol/grpcserver"
 	"shoal/internal/protocol/httpserver"
 	"shoal/internal/protocol/kserve"
 	"shoal/internal/protocol/kservegrpc"
@@ -131,14 +134,15 @@ func (f *serveFlags) startHTTP(l *life, e *engine.Engine, ln net.Listener) (fron
 
 // options returns what the flags ask for, with their faults all at once.
 func (g *grpcFlags) options() (kservegrpc.Options, error) {
-	opt := kservegrpc.Options{
-		MaxMessage: g.maxMessage, MaxConnections: g.maxConnections, MaxStreams: uint32(g.maxStreams),
+	opt := kservegrpc.Options{Server: grpcserver.Options{
+		MaxReceive: g.maxMessage, MaxSend: g.maxMessage, MaxConnections: g.maxConnections, MaxStreams: uint32(g.maxStreams),
 		ConnectionTimeout: seconds(g.headerTimeout), HeaderTimeout: seconds(g.headerTimeout), MessageTimeout: seconds(g.messageTimeout),
-		Keepalive: kservegrpc.Keepalive{
-			Time: millis(g.keepalive), Timeout: millis(g.keepaliveWait), PermitWithoutCalls: g.permitNoCalls,
-			MinPingInterval: millis(g.minPing), MaxAge: millis(g.maxAge), MaxAgeGrace: millis(g.maxAgeGrace),
+		Keepalive: keepalive.ServerParameters{
+			Time: millis(g.keepalive), Timeout: millis(g.keepaliveWait),
+			MaxConnectionAge: millis(g.maxAge), MaxConnectionAgeGrace: millis(g.maxAgeGrace),
 		},
-	}
+		Enforcement: keepalive.EnforcementPolicy{MinTime: millis(g.minPing), PermitWithoutStream: g.permitNoCalls},
+	}}
 	if g.ssl || g.sslMutual {
 		opt.TLS = kservegrpc.TLS{Use: true, Mutual: g.sslMutual, Cert: g.cert, Key: g.key, Root: g.root}
 	}
@@ -162,9 +166,10 @@ func (f *serveFlags) startGRPC(l *life, e *engine.Engine, ln net.Listener) (fron
 		_ = ln.Close()
 		return front{}, err
 	}
-	opt.Rejects, opt.Log, opt.Memory = f.rejects, l.log, l.memory
-	opt.MaxUnpacked, opt.MaxRatio = f.memory.decompressed, int64(f.memory.ratio)
-	opt.MaxConnections = connections(opt.MaxConnections, kservegrpc.ConnMemory, l.memory.Budget())
+	o := &opt.Server
+	o.Rejects, o.Log, o.Memory = f.rejects, l.log, l.memory
+	o.MaxUnpacked, o.MaxRatio = f.memory.decompressed, int64(f.memory.ratio)
+	o.MaxConnections = connections(o.MaxConnections, grpcserver.ConnMemory, l.memory.Budget())
 	s, err := kservegrpc.Start(opt, e, ln)
 	if err != nil {
 		return front{}, err

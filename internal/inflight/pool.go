@@ -12,7 +12,8 @@ import (
 // All pools share their idle memory.
 type Pool struct{ budget *Budget }
 
-// NewPool returns a pool whose buffers count against b, which may be nil.
+// NewPool returns a pool whose buffers count against b, which may be nil. A nil
+// pool counts nothing.
 func NewPool(b *Budget) *Pool { return &Pool{budget: b} }
 
 // The sizes of buffers are powers of two between 2 KiB (grpc does not return 1
@@ -49,14 +50,14 @@ func (p *Pool) Budget() *Budget {
 
 // Get returns a buffer of n bytes, whether it fits the budget or not.
 func (p *Pool) Get(n int) *[]byte {
-	p.budget.Force(size(n))
+	p.Budget().Force(size(n))
 	return take(n)
 }
 
 // Claim returns a buffer of n bytes for a request that already holds held. It
 // waits and fails as Budget.Acquire does.
 func (p *Pool) Claim(n int, held int64) (*[]byte, error) {
-	if err := p.budget.Acquire(size(n), held); err != nil {
+	if err := p.Budget().Acquire(size(n), held); err != nil {
 		return nil, err
 	}
 	return take(n), nil
@@ -74,7 +75,7 @@ func (p *Pool) Reuse(n int, held int64) *[]byte {
 	if !ok {
 		return nil
 	}
-	if !p.budget.fits(1<<t, held) {
+	if !p.Budget().fits(1<<t, held) {
 		tiers[t-minTier].Put(b)
 		return nil
 	}
@@ -99,7 +100,7 @@ func take(n int) *[]byte {
 // Put takes a buffer back. Its length may have changed, its capacity not.
 func (p *Pool) Put(b *[]byte) {
 	n := cap(*b)
-	p.budget.Release(int64(n))
+	p.Budget().Release(int64(n))
 	if t, kept := tier(n); kept && n == 1<<t {
 		tiers[t-minTier].Put(b)
 	}

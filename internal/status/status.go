@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 
 	"shoal/internal/reject"
 )
@@ -145,4 +146,10 @@ func Public(err error) string {
 		return "the request was cancelled"
 	}
 	return "internal error; the server's log has the details"
+}
+
+// Panicked returns what becomes of a panic in a handler: an error that tells the
+// client nothing of it.
+func Panicked(p any) error {
+	return Wrap(Internal, fmt.Errorf("panic: %v\n%s", p, debug.Stack()), "internal error; the server's log has the details")
 }

@@ -13,12 +13,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	"shoal/internal/inflight"
+	"shoal/internal/protocol/compression"
 	"shoal/internal/reject"
 )
-
-// freeUnpacked is how much a message may be unpacked to whatever the ratio:
-// tensors of zeros are packed a thousand times smaller and do no harm here.
-const freeUnpacked = 16 << 20
 
 // maxUnpacked returns what a message of so many bytes may be unpacked to.
 func (o *Options) maxUnpacked(packed int) int {
@@ -27,7 +24,7 @@ func (o *Options) maxUnpacked(packed int) int {
 		limit = min(limit, o.MaxUnpacked)
 	}
 	if o.MaxRatio > 0 {
-		limit = min(limit, max(freeUnpacked, o.MaxRatio*int64(packed)))
+		limit = compression.Limit(packed, limit, o.MaxRatio)
 	}
 	return int(limit)
 }

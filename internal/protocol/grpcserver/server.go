@@ -15,6 +15,7 @@
 package grpcserver
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -96,26 +97,14 @@ func (o Options) withDefaults() Options {
 	if o.Codec == nil {
 		o.Codec = encoding.GetCodecV2(proto.Name)
 	}
-	if o.Memory == nil {
-		o.Memory = inflight.NewPool(nil)
-	}
-	if o.Workers == 0 {
-		o.Workers = 4 * runtime.GOMAXPROCS(0)
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	set := func(d *time.Duration, def time.Duration) {
-		if *d == 0 {
-			*d = def
-		}
-	}
-	set(&o.ConnectionTimeout, 20*time.Second)
-	set(&o.HeaderTimeout, 10*time.Second)
-	set(&o.MessageTimeout, 30*time.Second)
-	set(&o.Keepalive.Time, 2*time.Hour)
-	set(&o.Keepalive.Timeout, 20*time.Second)
-	set(&o.Enforcement.MinTime, 5*time.Minute)
+	o.Workers = cmp.Or(o.Workers, 4*runtime.GOMAXPROCS(0))
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	o.ConnectionTimeout = cmp.Or(o.ConnectionTimeout, 20*time.Second)
+	o.HeaderTimeout = cmp.Or(o.HeaderTimeout, 10*time.Second)
+	o.MessageTimeout = cmp.Or(o.MessageTimeout, 30*time.Second)
+	o.Keepalive.Time = cmp.Or(o.Keepalive.Time, 2*time.Hour)
+	o.Keepalive.Timeout = cmp.Or(o.Keepalive.Timeout, 20*time.Second)
+	o.Enforcement.MinTime = cmp.Or(o.Enforcement.MinTime, 5*time.Minute)
 	return o
 }
 

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/valyala/fasthttp"
+
+	"shoal/internal/status"
 )
 
 // A Stream is the body of an answer that is written after Serve has returned. It
@@ -102,7 +104,7 @@ func (x *Exchange) writeAnswer(keep bool) (err error) {
 	a := &x.answer
 	defer func() {
 		if p := recover(); p != nil {
-			err = PanicError(p)
+			err = status.Panicked(p)
 			x.conn.server.opt.Log.Error("write an answer", "path", string(x.Header.RequestURI()), "err", err)
 		}
 		a.reset()

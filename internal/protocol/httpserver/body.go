@@ -3,12 +3,12 @@ package httpserver
 import (
 	"errors"
 	"io"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"shoal/internal/inflight"
-	"shoal/internal/reject"
 	"shoal/internal/status"
 )
 
@@ -62,15 +62,19 @@ const (
 func (x *Exchange) Receive(limit int64, tooLarge SizeError) (*Body, error) {
 	c := x.conn
 	p := NewBody(c.server.opt.Memory)
-	if x.body.done {
-		return p, nil
-	}
 	p.holds = &c.holds
-	var err error
-	if x.body.chunked {
-		err = p.chunked(&x.body, limit, tooLarge)
-	} else {
-		err = p.fixed(&x.body, limit, tooLarge)
+	length, err := x.Header.ContentLength(), error(nil)
+	switch {
+	case x.body.done: // there is none, or it was read
+	case length < 0:
+		length = math.MaxInt // in chunks: nobody knows
+	case int64(length) > limit:
+		err = tooLarge(int64(length), limit)
+	default:
+		err = p.memory.Budget().Check(int64(length))
+	}
+	if err == nil && !x.body.done {
+		err = p.readAll(&x.body, length, limit, tooLarge)
 	}
 	if err != nil {
 		p.Release()
@@ -84,56 +88,29 @@ func (x *Exchange) Receive(limit int64, tooLarge SizeError) (*Body, error) {
 	return p, nil
 }
 
-func (p *Body) fixed(r *bodyReader, limit int64, tooLarge SizeError) error {
-	length := r.left
-	if length > limit {
-		return tooLarge(length, limit)
-	}
-	if err := p.memory.Budget().Check(length); err != nil {
-		return err
-	}
-	for !r.done {
+// readAll reads r, which has up to length bytes, to its end. It gives tooLarge's
+// error after limit bytes.
+func (p *Body) readAll(r io.Reader, length int, limit int64, tooLarge SizeError) error {
+	for {
 		if len(p.B) == cap(p.B) {
-			if err := p.growTo(int(length)); err != nil {
+			if err := p.growTo(length); err != nil {
 				return err
 			}
 		}
-		if err := p.fill(r); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (p *Body) chunked(r *bodyReader, limit int64, tooLarge SizeError) error {
-	for !r.done {
-		if len(p.B) == cap(p.B) {
-			if err := p.Grow(max(firstRead, growth*len(p.B))); err != nil {
-				return err
-			}
-		}
-		if err := p.fill(r); err != nil {
-			return err
-		}
+		got, err := r.Read(p.B[len(p.B):cap(p.B)])
+		p.B = p.B[:len(p.B)+got]
 		switch n := int64(len(p.B)); {
 		case n > limit:
 			return tooLarge(n, limit)
-		case r.chunks > maxChunks:
-			return status.Rejectf(reject.TooLarge, status.InvalidArgument,
-				"Chunked request body exceeds maximum of %d non-empty chunks. Send fewer or larger HTTP chunks.", maxChunks)
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return err
 		}
 	}
-	return nil
 }
 
-// fill reads what r has for the memory that is there.
-func (p *Body) fill(r io.Reader) error {
-	n, err := r.Read(p.B[len(p.B):cap(p.B)])
-	p.B = p.B[:len(p.B)+n]
-	return err
-}
-
-// growTo moves a body of length bytes, of which some have arrived, to more
+// growTo moves a body of up to length bytes, of which some have arrived, to more
 // memory: to all that it will need where such memory is idle, and else to as
 // much as what has arrived warrants.
 func (p *Body) growTo(length int) error {

@@ -8,6 +8,9 @@ import (
 	"strconv"
 
 	"github.com/valyala/fasthttp"
+
+	"shoal/internal/reject"
+	"shoal/internal/status"
 )
 
 // A bodyReader reads the body of a request off its connection.
@@ -25,6 +28,8 @@ type bodyReader struct {
 var (
 	errRefused = errors.New("the body is not wanted")
 	errChunk   = errors.New("invalid chunk")
+	errChunks  = status.Rejectf(reject.TooLarge, status.InvalidArgument,
+		"Chunked request body exceeds maximum of %d non-empty chunks. Send fewer or larger HTTP chunks.", maxChunks)
 )
 
 // begin makes the body that the header announces the one that is read.
@@ -36,7 +41,8 @@ func (r *bodyReader) begin() {
 // refuse has no more of the body read.
 func (r *bodyReader) refuse() { r.err = errRefused }
 
-// Read implements io.Reader. It reads from one chunk at a time.
+// Read implements io.Reader. The last bytes come with io.EOF where their number
+// is known.
 func (r *bodyReader) Read(p []byte) (n int, err error) {
 	switch {
 	case r.err != nil:
@@ -53,7 +59,7 @@ func (r *bodyReader) Read(p []byte) (n int, err error) {
 		}
 	}
 	if r.done {
-		return n, nil // the next read has the end
+		return n, io.EOF
 	}
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF
@@ -87,7 +93,9 @@ func (r *bodyReader) nextChunk() (int64, error) {
 		return 0, err
 	}
 	if size > 0 {
-		r.chunks++
+		if r.chunks++; r.chunks > maxChunks {
+			return 0, errChunks
+		}
 		return size, nil
 	}
 	if err := r.header.ReadTrailer(r.in); err != nil && err != io.EOF {

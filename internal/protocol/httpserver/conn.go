@@ -53,7 +53,7 @@ const (
 // take, without a system call or a timer for each, and knows the context that
 // ends when the client hangs up.
 //
-// All but hangUp and kill is for the goroutine that serves the connection.
+// All but kill is for the goroutine that serves the connection.
 type conn struct {
 	net.Conn
 	server *Server
@@ -223,27 +223,16 @@ func isTimeout(err error) bool {
 	return ok && ne.Timeout()
 }
 
-// Close implements net.Conn. It waits a little for a client that is still
+// end closes the connection. It waits a little for a client that is still
 // sending, after telling it that the answer is complete.
-func (c *conn) Close() error {
-	if c.unread {
-		c.linger()
-	}
-	c.state.Store(connClosed)
-	c.ctx.Leave()
-	return c.Conn.Close()
-}
-
-func (c *conn) linger() {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
-		c.phase = phaseDrain
+func (c *conn) end() {
+	half, ok := c.Conn.(interface{ CloseWrite() error })
+	if c.unread && ok && half.CloseWrite() == nil {
 		c.readUntil(time.Now().Add(lingerFor))
 		io.Copy(io.Discard, struct{ io.Reader }{c.Conn})
 	}
+	c.kill(false)
 }
-
-// hangUp ends the connection's context: its client is gone.
-func (c *conn) hangUp() { c.ctx.Leave() }
 
 // IdleSince implements connlimit.Conn.
 func (c *conn) IdleSince() (int64, bool) {
@@ -259,9 +248,7 @@ func (c *conn) CloseIdle() bool {
 	if !c.state.CompareAndSwap(connIdle, connClosed) && !c.reading.Load() {
 		return false
 	}
-	c.state.Store(connClosed)
-	c.ctx.Leave()
-	c.Conn.Close()
+	c.kill(false)
 	return true
 }
 

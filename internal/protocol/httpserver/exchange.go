@@ -5,11 +5,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"math"
 	"net"
-	"runtime/debug"
 	"strconv"
 
 	"github.com/valyala/fasthttp"
@@ -80,7 +78,7 @@ func (x *Exchange) next() bool {
 func (x *Exchange) serve() (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = PanicError(p)
+			err = status.Panicked(p)
 		}
 	}()
 	limit := x.conn.server.opt.MaxBodySize
@@ -108,11 +106,6 @@ func (x *Exchange) serve() (err error) {
 }
 
 var expect = []byte("Expect")
-
-// PanicError is what becomes of a panic in a dialect.
-func PanicError(p any) error {
-	return status.Wrap(status.Internal, fmt.Errorf("panic: %v\n%s", p, debug.Stack()), "internal error; the server's log has the details")
-}
 
 // claim counts the memory of the answer, which its client holds until it has
 // read it.

@@ -91,6 +91,6 @@ func (h *halfClose) probe() {
 	// The deadline of the last answer is over. Fails only on a closed connection.
 	_ = nc.SetWriteDeadline(time.Now().Add(h.conn.server.opt.StallTimeout))
 	if _, err := nc.Write([]byte(interim)); err != nil {
-		h.conn.hangUp()
+		h.conn.ctx.Leave()
 	}
 }

@@ -66,7 +66,7 @@ func (s *Server) serve(c *conn) {
 	}
 	// What matters of a connection's end is reported where it is known.
 	_ = c.x.out.Flush()
-	_ = c.Close()
+	c.end()
 	c.x.bind(nil)
 	s.exchanges.Put(c.x)
 }

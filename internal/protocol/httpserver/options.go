@@ -58,9 +58,6 @@ func (o *Options) ConnMemory() int64 { return int64(cmp.Or(o.MaxHeaderSize, 16<<
 func (o Options) WithDefaults() Options {
 	o.MaxBodySize = min(cmp.Or(o.MaxBodySize, math.MaxInt32), math.MaxInt32)
 	o.MaxRatio = cmp.Or(o.MaxRatio, 100)
-	if o.Memory == nil {
-		o.Memory = inflight.NewPool(nil)
-	}
 	o.MaxHeaderSize = cmp.Or(o.MaxHeaderSize, 16<<10)
 	if o.Limit == nil {
 		o.Limit = NewLimit(cmp.Or(o.MaxConnections, 16384))

@@ -54,7 +54,7 @@ func (s *Server) heard(id uint64, gone bool) {
 	switch c := s.find(id); {
 	case c == nil:
 	case gone:
-		c.hangUp()
+		c.ctx.Leave()
 	default:
 		c.half.close()
 	}

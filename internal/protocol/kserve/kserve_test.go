@@ -50,10 +50,10 @@ func TestOnlyTheRightValueOpens(t *testing.T) {
 	}
 }
 
-func TestReservedNames(t *testing.T) {
+func TestReservedNamesAreNotForwarded(t *testing.T) {
 	for name, want := range map[string]bool{"timeout": true, "headers": true, "triton_x": true, "x-timeout": false, "": false} {
-		if got := Reserved(name); got != want {
-			t.Errorf("%q: got %v, want %v", name, got, want)
+		if got := CheckForward(name) != nil; got != want {
+			t.Errorf("%q: got refused %v, want %v", name, got, want)
 		}
 	}
 }

@@ -3,6 +3,8 @@ package kserve
 import (
 	"slices"
 	"strings"
+
+	"shoal/internal/status"
 )
 
 // ReservedPrefix begins the names of parameters that are the server's own.
@@ -10,8 +12,11 @@ const ReservedPrefix = "triton_"
 
 var reserved = []string{"sequence_id", "sequence_start", "sequence_end", "priority", "timeout", "headers", "binary_data_output"}
 
-// Reserved reports whether a parameter of that name means something to the
-// server, so that a header of that name cannot be forwarded to the model.
-func Reserved(name string) bool {
-	return slices.Contains(reserved, name) || strings.HasPrefix(name, ReservedPrefix)
+// CheckForward fails for a header that cannot be forwarded to the model, since a
+// parameter of that name means something to the server.
+func CheckForward(name string) error {
+	if slices.Contains(reserved, name) || strings.HasPrefix(name, ReservedPrefix) {
+		return status.Errorf(status.InvalidArgument, "Header '%s' is reserved for Triton usage and cannot be forwarded.", name)
+	}
+	return nil
 }

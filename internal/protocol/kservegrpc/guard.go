@@ -2,8 +2,6 @@ package kservegrpc
 
 import (
 	"context"
-	"fmt"
-	"runtime/debug"
 
 	"google.golang.org/grpc"
 	grpcstatus "google.golang.org/grpc/status"
@@ -26,7 +24,7 @@ func (s *Server) intercept(ctx context.Context, req any, info *grpc.UnaryServerI
 // gets, and logs what it does not get. It must be deferred.
 func (s *Server) finish(method string, err *error) {
 	if p := recover(); p != nil {
-		*err = panicked(p)
+		*err = status.Panicked(p)
 	}
 	if _, ok := grpcstatus.FromError(*err); ok {
 		return // nil, or made by grpc itself
@@ -38,13 +36,8 @@ func (s *Server) finish(method string, err *error) {
 // catch turns a panic into an error. It must be deferred.
 func catch(err *error) {
 	if p := recover(); p != nil {
-		*err = panicked(p)
+		*err = status.Panicked(p)
 	}
-}
-
-// panicked returns a panic as an error.
-func panicked(p any) error {
-	return status.Wrap(status.Internal, fmt.Errorf("panic: %v\n%s", p, debug.Stack()), "internal error; the server's log has the details")
 }
 
 // logFault logs an error that is not the client's, with what the client is not

@@ -89,8 +89,8 @@ func (s *Server) forward(ctx context.Context, m *message) error {
 		if len(values) == 0 || !s.opt.ForwardHeaders.MatchString(name) {
 			continue
 		}
-		if kserve.Reserved(name) {
-			return status.Errorf(status.InvalidArgument, "Header '%s' is reserved for Triton usage and cannot be forwarded.", name)
+		if err := kserve.CheckForward(name); err != nil {
+			return err
 		}
 		m.req.Params = append(m.req.Params, infer.Param{Name: name, Kind: infer.ParamString, String: values[0]})
 	}

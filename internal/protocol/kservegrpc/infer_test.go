@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"shoal/internal/infer"
+	"shoal/internal/protocol/grpcserver"
 	pb "shoal/internal/protocol/kservegrpc/inferencepb"
 )
 
@@ -241,7 +242,7 @@ func TestModelInferRefusesWhatIsNoRequest(t *testing.T) {
 }
 
 func TestModelInferRefusesAResponseBeyondTheLimit(t *testing.T) {
-	s := startServer(t, Options{MaxMessage: 4096})
+	s := startServer(t, Options{Server: grpcserver.Options{MaxReceive: 4096, MaxSend: 4096}})
 	_, err := s.client.ModelInfer(t.Context(), floatsRequest(1000)) // the answer has parameters, so it is larger
 	if st := grpcstatus.Convert(err); st.Code() != codes.InvalidArgument || !regexp.MustCompile(`^Response has byte size 4[0-9]{3} which exceeds gRPC's byte size limit 4096\.$`).MatchString(st.Message()) {
 		t.Errorf("got %v, want the limit named", err)

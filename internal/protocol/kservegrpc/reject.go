@@ -24,7 +24,7 @@ func (s *Server) rejected(ctx context.Context, model, version string, err error)
 	if p, ok := peer.FromContext(ctx); ok {
 		r.Client = p.Addr
 	}
-	s.opt.Rejects.Request(r)
+	s.opt.Server.Rejects.Request(r)
 }
 
 // asksModel is a request about a model that has no inference.

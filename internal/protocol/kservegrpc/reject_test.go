@@ -18,6 +18,7 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"shoal/internal/protocol/grpcserver"
 	"shoal/internal/protocol/kserve"
 	pb "shoal/internal/protocol/kservegrpc/inferencepb"
 	"shoal/internal/reject"
@@ -35,9 +36,9 @@ func (l *lateLookup) find(model string, version int64) (bool, int64) {
 func startCounted(t *testing.T, opt Options) (*testServer, *reject.Counter) {
 	t.Helper()
 	late := new(lateLookup)
-	opt.Rejects = reject.New(late.find, slog.New(slog.DiscardHandler))
+	opt.Server.Rejects = reject.New(late.find, slog.New(slog.DiscardHandler))
 	late.s = startServer(t, opt)
-	return late.s, opt.Rejects
+	return late.s, opt.Server.Rejects
 }
 
 // allRejected returns every count that is not zero, as "model/version reason".
@@ -154,11 +155,11 @@ func TestRejectionsAroundInferenceAreCounted(t *testing.T) {
 		}, codes.Unavailable, "/-1 not_ready"},
 		{"no such service", Options{}, invoke("/x.Y/Z"), codes.Unimplemented, "/-1 unknown_route"},
 		{"no such method", Options{}, invoke("/inference.GRPCInferenceService/X"), codes.Unimplemented, "/-1 unknown_route"},
-		{"a message that is too large", Options{MaxMessage: 1 << 10}, func(ctx context.Context, s *testServer) error {
+		{"a message that is too large", Options{Server: grpcserver.Options{MaxReceive: 1 << 10, MaxSend: 1 << 10}}, func(ctx context.Context, s *testServer) error {
 			_, err := s.client.ModelInfer(ctx, floatsRequest(1000))
 			return err
 		}, codes.ResourceExhausted, "/-1 too_large"},
-		{"a message that is too large unpacked", Options{MaxMessage: 1 << 10}, func(ctx context.Context, s *testServer) error {
+		{"a message that is too large unpacked", Options{Server: grpcserver.Options{MaxReceive: 1 << 10, MaxSend: 1 << 10}}, func(ctx context.Context, s *testServer) error {
 			r := floatsRequest(1)
 			r.RawInputContents[0] = make([]byte, 10_000)
 			_, err := s.client.ModelInfer(ctx, r, grpc.UseCompressor(gzip.Name))
@@ -252,7 +253,7 @@ func TestHandshakesThatFailAreCounted(t *testing.T) {
 		waitRejected(t, rejects, "/-1 unauthenticated")
 	})
 	t.Run("silence", func(t *testing.T) {
-		s, rejects := startCounted(t, Options{ConnectionTimeout: 50 * time.Millisecond, TLS: TLS{Use: true, Cert: cert, Key: key}})
+		s, rejects := startCounted(t, Options{Server: grpcserver.Options{ConnectionTimeout: 50 * time.Millisecond}, TLS: TLS{Use: true, Cert: cert, Key: key}})
 		c, err := net.Dial("tcp", s.Addr().String())
 		if err != nil {
 			t.Fatal(err)

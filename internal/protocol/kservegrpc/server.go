@@ -16,7 +16,6 @@ import (
 	"sync"
 
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
 	"shoal/internal/engine"
@@ -55,13 +54,15 @@ func Start(opt Options, e *engine.Engine, l net.Listener) (*Server, error) {
 
 func newServer(opt Options, e *engine.Engine) (*Server, error) {
 	opt = opt.withDefaults()
-	s := &Server{opt: opt, engine: e, encoder: encoder{opt.MaxMessage, opt.Memory}, log: opt.Log, closing: make(chan struct{})}
-	transport, err := s.transport()
-	if err != nil {
+	t := opt.Server
+	s := &Server{opt: opt, engine: e, encoder: encoder{t.MaxSend, t.Memory}, log: t.Log, closing: make(chan struct{})}
+	var err error
+	if t.Credentials, err = opt.TLS.credentials(); err != nil {
 		return nil, err
 	}
-	gzipCodec.level.Store(gzipLevels[opt.Compression])
-	s.grpc = grpcserver.New(transport)
+	t.Codec, t.Permit, t.Interceptor = newCodec(t.Memory.Budget()), s.permit, s.intercept
+	level.Store(levels[opt.Compression])
+	s.grpc = grpcserver.New(t)
 	s.grpc.RegisterService(s.serviceDesc(), &service{server: s})
 	healthpb.RegisterHealthServer(s.grpc, &health{server: s})
 	reflection.Register(s.grpc)
@@ -93,39 +94,4 @@ func (s *Server) Close(ctx context.Context) error {
 	}
 	s.wg.Wait()
 	return nil
-}
-
-// transport returns what the transport is told.
-func (s *Server) transport() (grpcserver.Options, error) {
-	o := &s.opt
-	creds, err := o.TLS.credentials()
-	return grpcserver.Options{
-		Codec:             newCodec(o.Memory.Budget()),
-		Memory:            o.Memory,
-		MaxReceive:        o.MaxMessage,
-		MaxUnpacked:       o.MaxUnpacked,
-		MaxRatio:          o.MaxRatio,
-		MaxSend:           o.MaxMessage,
-		MaxConnections:    o.MaxConnections,
-		MaxStreams:        o.MaxStreams,
-		Workers:           o.Workers,
-		ConnectionTimeout: o.ConnectionTimeout,
-		HeaderTimeout:     o.HeaderTimeout,
-		MessageTimeout:    o.MessageTimeout,
-		Permit:            s.permit,
-		Interceptor:       s.intercept,
-		Keepalive: keepalive.ServerParameters{
-			Time:                  o.Keepalive.Time,
-			Timeout:               o.Keepalive.Timeout,
-			MaxConnectionAge:      o.Keepalive.MaxAge,
-			MaxConnectionAgeGrace: o.Keepalive.MaxAgeGrace,
-		},
-		Enforcement: keepalive.EnforcementPolicy{
-			MinTime:             o.Keepalive.MinPingInterval,
-			PermitWithoutStream: o.Keepalive.PermitWithoutCalls,
-		},
-		Credentials: creds,
-		Rejects:     o.Rejects,
-		Log:         o.Log,
-	}, err
 }

@@ -94,11 +94,11 @@ func startServer(tb testing.TB, opt Options) *testServer {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	if opt.Log == nil {
-		opt.Log = testLog(tb)
+	if opt.Server.Log == nil {
+		opt.Server.Log = testLog(tb)
 	}
-	if opt.Memory == nil {
-		opt.Memory = inflight.NewPool(inflight.New(1<<40, 0))
+	if opt.Server.Memory == nil {
+		opt.Server.Memory = inflight.NewPool(inflight.New(1<<40, 0))
 	}
 	s, err := Start(opt, e, l)
 	if err != nil {
@@ -124,7 +124,7 @@ func closeServer(tb testing.TB, s *testServer) {
 	if err := s.engine.Close(ctx); err != nil {
 		tb.Errorf("close the engine: %v", err)
 	}
-	if n := s.opt.Memory.Budget().Used(); n != 0 {
+	if n := s.opt.Server.Memory.Budget().Used(); n != 0 {
 		tb.Errorf("got %d bytes still claimed after the server has stopped, want none", n)
 	}
 }

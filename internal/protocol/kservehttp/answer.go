@@ -6,6 +6,7 @@ import (
 
 	"shoal/internal/infer"
 	"shoal/internal/inflight"
+	"shoal/internal/protocol/compression"
 	"shoal/internal/protocol/httpserver"
 )
 
@@ -25,7 +26,7 @@ type inferAnswer struct {
 
 	json   []byte // the JSON part of the answer, or all of it when packed
 	binary int    // the bytes of the outputs that follow it
-	coding httpserver.Encoding
+	coding compression.Format
 	length int // of the JSON part, for the header; 0 when there is no other
 }
 
@@ -106,11 +107,11 @@ func (a *inferAnswer) encode() error {
 }
 
 // compress packs the answer.
-func (a *inferAnswer) compress(enc httpserver.Encoding) error {
-	if enc == httpserver.Identity {
+func (a *inferAnswer) compress(enc compression.Format) error {
+	if enc == compression.Identity {
 		return nil
 	}
-	packed, err := enc.Compress(a, a.memory)
+	packed, err := httpserver.Compress(a, enc, a.memory)
 	if err != nil {
 		return err
 	}
@@ -126,7 +127,7 @@ func (a *inferAnswer) compress(enc httpserver.Encoding) error {
 
 // send hands the answer to the server, which closes it when it is written.
 func (a *inferAnswer) send(x *httpserver.Exchange) {
-	if a.coding != httpserver.Identity {
+	if a.coding != compression.Identity {
 		x.SetHeader("Content-Encoding", a.coding.String())
 	}
 	if a.length > 0 {

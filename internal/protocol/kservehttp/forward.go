@@ -6,7 +6,6 @@ import (
 
 	"shoal/internal/infer"
 	"shoal/internal/protocol/kserve"
-	"shoal/internal/status"
 )
 
 // forwardHeaders gives the request a parameter for each header whose name, as
@@ -18,8 +17,8 @@ func forwardHeaders(r *infer.Request, raw []byte, pattern *regexp.Regexp) error 
 			continue
 		}
 		name := string(key)
-		if kserve.Reserved(name) {
-			return status.Errorf(status.InvalidArgument, "Header '%s' is reserved for Triton usage and cannot be forwarded.", name)
+		if err := kserve.CheckForward(name); err != nil {
+			return err
 		}
 		r.Params = append(r.Params, infer.Param{Name: name, Kind: infer.ParamString, String: string(bytes.TrimSpace(value))})
 	}

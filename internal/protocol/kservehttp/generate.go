@@ -158,7 +158,7 @@ func (s *eventStream) run(ctx context.Context, v *engine.Version, a *inferAnswer
 func (s *eventStream) infer(ctx context.Context, v *engine.Version, a *inferAnswer) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = httpserver.PanicError(p)
+			err = status.Panicked(p)
 		}
 	}()
 	return v.InferStream(ctx, a.request, func(resp *infer.Response, _ bool) error {

@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"shoal/internal/engine"
+	"shoal/internal/protocol/compression"
 	"shoal/internal/protocol/httpserver"
 	"shoal/internal/reject"
 	"shoal/internal/status"
@@ -87,7 +88,7 @@ func (h *handler) receiveInfer(x *httpserver.Exchange, a *inferAnswer) (int, err
 	limit, tooLarge := h.server.MaxBodySize, httpserver.SizeError(httpserver.ErrBodyTooLarge)
 	if h.maxInput < limit {
 		switch {
-		case enc != httpserver.Identity:
+		case enc != compression.Identity:
 			limit, tooLarge = h.maxInput, errPackedTooLarge
 		case value == nil:
 			limit, tooLarge = h.maxInput, errJSONTooLarge
@@ -98,7 +99,7 @@ func (h *handler) receiveInfer(x *httpserver.Exchange, a *inferAnswer) (int, err
 	if a.body, err = x.Receive(limit, tooLarge); err != nil {
 		return 0, err
 	}
-	if enc != httpserver.Identity {
+	if enc != compression.Identity {
 		body, err := x.Decompress(a.body, enc, h.maxInput)
 		if err != nil {
 			return 0, err
