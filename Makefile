@@ -21,7 +21,7 @@ export CGO_ENABLED ?= 0
 
 .DEFAULT_GOAL := help
 .PHONY: help build cross run test test-go test-python test-e2e runtime check race fuzz lint fmt golden generate install \
-	attack stress soak soak-python perf-criteria profile bench-overload bench-size bench-triton bench-perf bench-ladder bench-models bench-batcher bench-python bench-go clean
+	attack stress soak soak-python soak-reload perf-criteria profile bench-overload bench-size bench-triton bench-perf bench-ladder bench-models bench-batcher bench-python bench-go clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -105,6 +105,10 @@ soak: runtime $(PYLIB)/.done ## an hour (DURATION=2m: two minutes) of both proto
 soak-python: runtime $(PYLIB)/.done ## five minutes of random kills of Python workers under load, and a thousand restarts
 	SHOAL=$(abspath $(BIN)) PYTHONPATH=$(abspath $(PYLIB)) SHOAL_KILL_SECONDS=300 SHOAL_RESTARTS=1000 \
 		$(PYTHON) -m pytest -q -o faulthandler_timeout=1800 test/e2e/test_python_soak.py test/e2e/test_python_faults.py -k "kills or leak"
+
+soak-reload: runtime $(PYLIB)/.done ## a minute each of callers while their model is reloaded, resized and broken, and 500 reloads
+	SHOAL=$(abspath $(BIN)) PYTHONPATH=$(abspath $(PYLIB)) SHOAL_RELOAD_SECONDS=60 SHOAL_RELOADS=500 \
+		$(PYTHON) -m pytest -q --durations=8 -o faulthandler_timeout=1800 test/e2e/test_control_load.py
 
 $(TRITON)/.done:
 	rm -rf $(TRITON)
