@@ -22,8 +22,9 @@ type member struct {
 	ticket    *sched.Ticket    // nil when nothing limits it
 }
 
-// startMembers starts instances of v. When one fails, those before it are closed.
-func (e *Engine) startMembers(ctx context.Context, v *Version, places []backend.Placement) (list []member, err error) {
+// startMembers starts instances of v and has each run the samples. When one fails,
+// those before it are closed.
+func (e *Engine) startMembers(ctx context.Context, v *Version, places []backend.Placement, samples []sample) (list []member, err error) {
 	defer func() {
 		if err != nil {
 			_ = closeMembers(list) // the start's error is more important
@@ -38,6 +39,9 @@ func (e *Engine) startMembers(ctx context.Context, v *Version, places []backend.
 		list = append(list, m)
 		if p.Group.GetPassive() {
 			continue
+		}
+		if err = v.warmUp(ctx, m.instance, samples); err != nil {
+			return list, err
 		}
 		m.scheduled = m.instance
 		if e.opt.Limiter != nil {

@@ -220,7 +220,11 @@ func (e *Engine) open(ctx context.Context, w *wanted, probed backend.Probed, n i
 	if err := checkActive(w.src.Name, places); err != nil {
 		return nil, err
 	}
-	if v.members, err = e.startMembers(ctx, v, places); err != nil {
+	samples, err := warmups(w.src, cfg, sig)
+	if err != nil {
+		return nil, err
+	}
+	if v.members, err = e.startMembers(ctx, v, places, samples); err != nil {
 		return nil, err
 	}
 	if v.sched, err = e.startScheduler(cfg, sig, schedulable(v.members), v.stats); err != nil {

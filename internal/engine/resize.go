@@ -68,8 +68,12 @@ func (e *Engine) startResizing(ctx context.Context, v *Version, w *wanted) (*res
 	if err := checkActive(v.sig.Name, places); err != nil {
 		return nil, err
 	}
+	samples, err := warmups(w.src, cfg, v.sig)
+	if err != nil {
+		return nil, err
+	}
 	stay, leave, start := reassign(v.members, places)
-	started, err := e.startMembers(ctx, v, start)
+	started, err := e.startMembers(ctx, v, start, samples)
 	if err != nil {
 		return nil, err
 	}

@@ -121,7 +121,10 @@ var fields = []field{
 	{path: "cc_model_filenames", fate: ignored, text: "the model's file does not depend on the GPU"},
 	{path: "metric_tags"},
 	{path: "parameters"},
-	{path: "model_warmup", fate: ignored, text: "no requests are run before the model is ready, so that the first ones may take longer"},
+	{path: "model_warmup.name"},
+	{path: "model_warmup.batch_size"},
+	{path: "model_warmup.inputs"},
+	{path: "model_warmup.count"},
 	{path: "model_operations.op_library_filename"},
 	{path: "model_transaction_policy.decoupled"},
 	{

@@ -8,6 +8,20 @@ import (
 	"shoal/internal/status"
 )
 
+// WarmupData reads a file of the model's folder warmup, which has the data of an
+// input.
+func (e Entry) WarmupData(file string) ([]byte, error) {
+	if !filepath.IsLocal(file) {
+		return nil, status.Errorf(status.InvalidArgument, "model %q: input_data_file %q leaves the model's folder", e.Name, file)
+	}
+	path := filepath.Join(e.Dir, "warmup", file)
+	content, err := readFile(path)
+	if err != nil {
+		return nil, e.readError(path, err)
+	}
+	return content, nil
+}
+
 // Labels reads a label file of the model: one label per line, in the order of
 // the classes. The file's name comes from a configuration, which a client may
 // have sent, so a path that leaves the model's folder is refused.

@@ -241,6 +241,48 @@ def test_versions_are_added_and_removed(explicit, tmp_path):
     assert factor(client) == 2
 
 
+def test_models_are_warm_before_they_are_ready(serve, tmp_path):
+    """An ONNX and a Python model, which writes down what it runs."""
+    sample = 'inputs { key: "INPUT0" value { data_type: TYPE_FP32 dims: 4 %s } }'
+    warmup = f'model_warmup [ {{ name: "zeros" batch_size: 2 {sample % "zero_data: true"} }}, {{ name: "chance" batch_size: 1 count: 3 {sample % "random_data: true"} }} ]\n'
+    repository = models.write(tmp_path / "models", scaled(extra=warmup + models.instances(2)))
+    ran = tmp_path / "ran"
+    code = f"""
+        import triton_python_backend_utils as pb_utils
+
+        class TritonPythonModel:
+            def execute(self, requests):
+                with open({str(ran)!r}, "a") as f:
+                    print(len(requests), file=f)
+                out = []
+                for r in requests:
+                    x = pb_utils.get_input_tensor_by_name(r, "INPUT0").as_numpy()
+                    if x.sum() < 0:
+                        raise ValueError("below zero")
+                    out.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT0", x)]))
+                return out
+    """
+    tensors = 'input { name: "INPUT0" data_type: TYPE_FP32 dims: 4 } output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 4 }'
+    config = f"max_batch_size: 8 {tensors} {models.instances(2)}"
+    pymodels.write(repository, "notes", code, config + warmup)
+    running = serve("--model-repository", repository, pymodels.PYTHON).wait_ready()
+    assert ran.read_text().split() == ["2", "1", "1", "1"] * 2
+    stats = json.loads(server.get(running.http, "/v2/models/notes/stats").body)["model_stats"][0]
+    assert stats["execution_count"] == 0 and stats["inference_stats"]["success"]["count"] == 0
+    client, _ = connect(running, "http")
+    assert factor(client) == 2
+
+    bad = tmp_path / "bad"
+    minus = 'model_warmup { name: "minus" batch_size: 1 inputs { key: "INPUT0" value { data_type: TYPE_FP32 dims: 4 input_data_file: "minus" } } }'
+    pymodels.write(bad, "notes", code, config + minus)
+    (bad / "notes" / "warmup").mkdir()
+    (bad / "notes" / "warmup" / "minus").write_bytes(np.full(4, -1, np.float32).tobytes())
+    failing = serve("--model-repository", bad, pymodels.PYTHON, "--exit-on-error=false")
+    failing.wait_for_log("ready")
+    (line,) = index(connect(failing, "http")[0])
+    assert line["state"] == "UNAVAILABLE" and "failed to run warmup sample 'minus': " in line["reason"] and "below zero" in line["reason"]
+
+
 @pytest.mark.parametrize(
     "body, status, text",
     [
