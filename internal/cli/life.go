@@ -19,6 +19,7 @@ import (
 type life struct {
 	log     *slog.Logger
 	timeout time.Duration
+	delay   time.Duration // how long the server goes on, not ready, before it stops
 	asked   chan struct{} // closed at the first signal
 	flush   func()        // writes the last lines of the log, for at most a moment
 	broken  chan error    // a protocol that ended by itself
@@ -46,9 +47,9 @@ type front struct {
 
 // startLife starts to listen for signals. It calls flush before it ends the
 // process at once.
-func startLife(log *slog.Logger, timeout time.Duration, flush func()) *life {
+func startLife(log *slog.Logger, delay, timeout time.Duration, flush func()) *life {
 	l := &life{
-		log: log, timeout: max(timeout, leastTimeout), flush: flush,
+		log: log, delay: delay, timeout: max(timeout, leastTimeout), flush: flush,
 		asked: make(chan struct{}), broken: make(chan error, 8), signals: make(chan os.Signal, 4),
 		addresses: make(map[string]string),
 	}
@@ -68,7 +69,11 @@ func (l *life) watch() {
 		}
 		asked = true
 		l.beginStop()
-		l.log.Info("stopping: finishing what is in flight", "signal", s.String(), "timeout", l.timeout)
+		if l.delay > 0 {
+			l.log.Info("not ready any more: stopping after the delay", "signal", s.String(), "delay", l.delay)
+		} else {
+			l.log.Info("stopping: finishing what is in flight", "signal", s.String(), "timeout", l.timeout)
+		}
 		close(l.asked)
 	}
 }
@@ -104,8 +109,19 @@ func (l *life) exit() {
 func (l *life) wait(e *engine.Engine) error {
 	select {
 	case <-l.asked:
-		return l.stop(e)
 	case err := <-l.broken:
 		return errors.Join(err, l.stop(e))
 	}
+	if l.delay > 0 {
+		e.Leave()
+		delay := time.NewTimer(l.delay)
+		defer delay.Stop()
+		select {
+		case <-delay.C:
+		case err := <-l.broken:
+			return errors.Join(err, l.stop(e))
+		}
+		l.log.Info("stopping: finishing what is in flight", "timeout", l.timeout)
+	}
+	return l.stop(e)
 }

@@ -116,7 +116,7 @@ func serve(f *serveFlags, stdout, stderr io.Writer) error {
 	})
 	f.rejects = reject.New(e.Lookup, log)
 	defer f.rejects.Close()
-	life := startLife(log, time.Duration(f.exitTimeout)*time.Second, out.flush)
+	life := startLife(log, seconds(f.preStop), seconds(f.exitTimeout), out.flush)
 	defer life.end()
 	life.memory = f.memory.pool()
 	defer watchMemory(life.memory.Budget(), e.Trim)()

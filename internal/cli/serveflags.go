@@ -55,6 +55,7 @@ type serveFlags struct {
 	memory memoryFlags
 
 	exitTimeout int
+	preStop     int
 	stopWith    int
 
 	rejects     *reject.Counter     // what is turned away; no flag
@@ -152,6 +153,7 @@ func (f *serveFlags) add(cmd *cobra.Command, def serveDefaults) {
 	f.log.add(command.NewGroup(cmd, "Logging"))
 	g = command.NewGroup(cmd, "Process")
 	g.Number(&f.exitTimeout, "exit-timeout-secs", 30, "how long requests in flight and models may take to end after SIGTERM or SIGINT")
+	g.Number(&f.preStop, "pre-stop-delay-secs", 0, "how long the server goes on taking requests after SIGTERM or SIGINT, while it reports not ready, before it stops; for load balancers that need a while to notice")
 	g.Number(&f.stopWith, "stop-with-process", 0, "stop, as on SIGTERM, when the process with this `number` ends; 0 is none")
 	g.Text(&f.record, "record-arrivals", "", "write the time, model, shapes and sizes of each request to this `file`, for shoal perf --replay; if the disk is too slow, requests are left out and counted")
 	g.Text(&f.pprof, "pprof-address", "", "serve Go's profiles under /debug/pprof on this `host:port`; off when empty")

@@ -46,6 +46,7 @@ func (f *serveFlags) ranges() []numberRange {
 		{"grpc-max-connection-age", int64(g.maxAge), 0, whole},
 		{"grpc-max-connection-age-grace", int64(g.maxAgeGrace), 0, whole},
 		{"exit-timeout-secs", int64(f.exitTimeout), 0, whole},
+		{"pre-stop-delay-secs", int64(f.preStop), 0, whole},
 		{"stop-with-process", int64(f.stopWith), 0, whole},
 	}
 }

@@ -23,12 +23,12 @@ const (
 	lastResort = 750 * time.Millisecond
 )
 
-// beginStop starts the clock of the exit timeout, once. However the stop goes,
+// beginStop starts the clock of the exit timeout, which runs after the delay, once. However the stop goes,
 // the process ends shortly after it.
 func (l *life) beginStop() {
 	l.begin.Do(func() {
-		l.deadline = time.Now().Add(l.timeout)
-		time.AfterFunc(l.timeout+lastResort, func() {
+		l.deadline = time.Now().Add(l.delay + l.timeout)
+		time.AfterFunc(l.delay+l.timeout+lastResort, func() {
 			l.log.Error("Exit timeout expired and the server did not end by itself. Exiting immediately.", "timeout", l.timeout)
 			l.exit()
 		})

@@ -85,6 +85,7 @@ type Engine struct {
 	stop     chan struct{}                       // closed by Stop
 
 	stopping atomic.Bool
+	leaving  atomic.Bool // see Leave
 	loaded   atomic.Bool // every model was tried
 	models   atomic.Pointer[map[string]*managed]
 
@@ -146,13 +147,17 @@ func (e *Engine) Lookup(name string, version int64) (exists bool, number int64) 
 // Live reports whether the server is running.
 func (e *Engine) Live() bool { return !e.stopping.Load() }
 
+// Leave makes the server not ready, although it goes on serving as before: whoever
+// sends it requests is to see that it will stop.
+func (e *Engine) Leave() { e.leaving.Store(true) }
+
 // Stopping reports whether Stop was called.
 func (e *Engine) Stopping() bool { return e.stopping.Load() }
 
 // Ready reports whether the server accepts requests: all models were tried and,
 // unless readiness is loose, every model is ready.
 func (e *Engine) Ready() bool {
-	if !e.loaded.Load() || e.stopping.Load() {
+	if !e.loaded.Load() || e.stopping.Load() || e.leaving.Load() {
 		return false
 	}
 	if e.opt.LooseReadiness {

@@ -235,3 +235,17 @@ def test_a_second_signal_ends_a_hung_server_at_once(tmp_path):
 def test_an_exit_timeout_of_zero_ends_an_idle_server_well(serve):
     running = serve("--exit-timeout-secs=0", wanted=(models.simple(),)).wait_ready()
     assert stop(running, most=SLACK) == 0, running.log
+
+
+def test_pre_stop_delay_is_not_ready_and_serves(serve):
+    running = serve("--pre-stop-delay-secs=3", wanted=(models.simple(),)).wait_ready()
+    client = tritonclient.grpc.InferenceServerClient(running.grpc)
+    sent = time.monotonic()
+    running.signal()
+    server.wait_until(lambda: server.get(running.http, "/v2/health/ready").status == 400, 2.5, "the server not to be ready")
+    assert not client.is_server_ready() and client.is_server_live()
+    while time.monotonic() < sent + 2:
+        clients.assert_simple(client.infer("simple", clients.simple_inputs(tritonclient.grpc)))
+        assert clients.infer_json(running.http, clients.simple_json()).status == 200  # on a new connection
+    assert running.wait() == 0
+    assert time.monotonic() - sent >= 3
