@@ -157,10 +157,15 @@ func newRequest() *infer.Request {
 	return r
 }
 
-// startBatcher returns a batcher over one instance of a model of one small input.
+// startBatcher returns a batcher over one instance of a model of one small input,
+// by Triton's rules if there is a delay and without settings otherwise.
 func startBatcher(delay time.Duration, instance backend.Instance, record sched.Recorder) (*sched.Batcher, error) {
+	var policy sched.Policy = sched.NewAuto(maxRows)
+	if delay > 0 {
+		policy = &sched.Triton{MaxRows: maxRows, Preferred: []int{maxRows}, Delay: delay}
+	}
 	return sched.StartBatcher(sched.BatcherConfig{
-		Policy: &sched.Triton{MaxRows: maxRows, Preferred: []int{maxRows}, Delay: delay},
+		Policy: policy,
 		Levels: []sched.QueuePolicy{{}},
 		Signature: &model.Signature{
 			Name: "instant", MaxBatch: maxRows, Required: 1,

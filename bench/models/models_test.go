@@ -79,7 +79,7 @@ func TestPlanNamesTheFlagThatIsWrong(t *testing.T) {
 
 func TestStaticSettingsFollowTritonsRules(t *testing.T) {
 	got := static{delay: 1000, preferred: 8}.batching()
-	for _, want := range []string{"max_queue_delay_microseconds: 1000", "preferred_batch_size: [ 8 ]", "SHOAL_GATHER"} {
+	for _, want := range []string{"max_queue_delay_microseconds: 1000", "preferred_batch_size: [ 8 ]", "SHOAL_BATCHING"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("got %q, want %q in it", got, want)
 		}

@@ -41,7 +41,7 @@ type static struct {
 }
 
 // tritonRules makes a model follow Triton's rules exactly.
-const tritonRules = "parameters [ { key: \"SHOAL_GATHER\" value: { string_value: \"no\" } } ]\n"
+const tritonRules = "parameters [ { key: \"SHOAL_BATCHING\" value: { string_value: \"triton\" } } ]\n"
 
 func (s static) String() string {
 	text := fmt.Sprintf("delay %d us", s.delay)

@@ -11,6 +11,7 @@ import (
 	"shoal/internal/cli/command"
 	"shoal/internal/engine"
 	"shoal/internal/metrics"
+	"shoal/internal/model"
 	"shoal/internal/reject"
 	"shoal/internal/usermetric"
 )
@@ -44,6 +45,8 @@ type serveFlags struct {
 	backendConfig  []string
 	library        string
 	python         string
+	batching       string
+	policy         model.Batching // of batching, by check
 	rateLimit      string
 	rateResources  []string
 
@@ -140,6 +143,7 @@ func (f *serveFlags) add(cmd *cobra.Command, def serveDefaults) {
 	g.Texts(&f.backendConfig, "backend-config", "`setting` of a backend: [backend,]name=value, such as onnxruntime,default-max-batch-size=8")
 	g.Text(&f.library, "onnxruntime-library", "", "`path` of ONNX Runtime's library; `shoal runtime list` shows what is found without this flag")
 	g.Text(&f.python, "python", "", "`path` of the Python (3.9 or newer, with numpy) that runs Python models, or of a virtual environment; python3 when empty")
+	g.Text(&f.batching, "batching", "", "how requests are batched: triton, by Triton's rules for every model; auto, by what batches cost, for every model with max_batch_size above 1, with or without dynamic_batching and whatever delay it sets; when empty, as each model's configuration says")
 	g.Text(&f.rateLimit, "rate-limit", "off", "execution_count: run instances only when the resources in their rate_limiter are free; off: no limit")
 	g.Texts(&f.rateResources, "rate-limit-resource", "`amount` of a resource: name:count[:device]; without a device it is global, or the amount on every device")
 	g.Size(&f.responseQueue, "response-queue-size", engine.DefaultResponseQueueSize, "`bytes` of a decoupled model's responses to one request that may wait for a slow client; a Python model waits in send(), and if a model sends on regardless, its request ends")
@@ -238,6 +242,12 @@ func (f *serveFlags) check() error {
 	}
 	for _, r := range f.ranges() {
 		errs = append(errs, r.check())
+	}
+	if f.batching != "" {
+		var err error
+		if f.policy, err = model.ParseBatching(f.batching); err != nil {
+			errs = append(errs, fmt.Errorf("--batching %w", err))
+		}
 	}
 	_, badLimit := f.limiter()
 	_, badSetting := f.backendSettings()

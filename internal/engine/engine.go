@@ -41,6 +41,9 @@ type Options struct {
 	// Limiter limits instances by the resources that they share; nil when there
 	// is none.
 	Limiter *sched.Limiter
+	// Batching is the batching policy for every model; empty for the one that
+	// each model's configuration chooses.
+	Batching model.Batching
 	// HoldBatches keeps the first requests of each batching model queued until
 	// there are this many; for tests.
 	HoldBatches int

@@ -238,10 +238,11 @@ func (e *Engine) open(ctx context.Context, w *wanted, probed backend.Probed, n i
 
 // startScheduler returns the scheduler for a configuration.
 func (e *Engine) startScheduler(cfg *modelpb.ModelConfig, sig *model.Signature, instances []backend.Instance, record sched.Recorder) (sched.Scheduler, error) {
-	if cfg.GetDynamicBatching() == nil {
+	by := model.BatchingOf(cfg, e.opt.Batching)
+	if by == model.BatchingNone {
 		return sched.StartDirect(instances, record), nil
 	}
-	bc := sched.NewBatcherConfig(cfg, sig)
+	bc := sched.NewBatcherConfig(cfg, sig, by)
 	bc.MinQueued = e.opt.HoldBatches
 	return sched.StartBatcher(bc, instances, record)
 }

@@ -7,63 +7,77 @@ import (
 	"shoal/internal/model/modelpb"
 )
 
-// ParamGather is the model parameter that says whether the leader of a batch
-// lets requests that are about to arrive join it (yes, the default), or whether
-// a batch is exactly the requests that wait when an instance is free, as in
-// Triton (no). It has an effect only on models with dynamic_batching.
-const ParamGather = "SHOAL_GATHER"
-
-// ParamBatching is the model parameter that chooses the batching policy:
-// "triton" for exactly Triton's rules, "auto" for the policy that learns what
-// batches cost and needs no settings. It has an effect only on models with
-// dynamic_batching.
+// ParamBatching is the parameter of a model's configuration that chooses the
+// policy by which requests are batched: "triton" for exactly Triton's rules, "auto"
+// for the policy that learns what batches cost and needs no settings. Without it
+// the fields of dynamic_batching choose.
 const ParamBatching = "SHOAL_BATCHING"
 
 // A Batching is a batching policy by its name.
 type Batching string
 
-// The policies.
+// The policies. As a server's choice BatchingNone leaves it to the models.
 const (
-	BatchingDefault Batching = ""
-	BatchingTriton  Batching = "triton"
-	BatchingAuto    Batching = "auto"
+	BatchingNone   Batching = ""
+	BatchingTriton Batching = "triton"
+	BatchingAuto   Batching = "auto"
 )
 
-// BatchingOf returns the value of ParamBatching in a valid configuration.
-func BatchingOf(cfg *modelpb.ModelConfig) Batching {
-	b, _ := batching(cfg)
-	return b
+// BatchingOf returns the policy for a valid configuration on a server that has
+// made a choice for all models, or none; BatchingNone when requests are not
+// batched. Triton's rules are for configurations that ask for something that only
+// these have: a delay, or preferred sizes other than the one that Normalize fills
+// in. Priorities, queue policies and order hold under both policies.
+func BatchingOf(cfg *modelpb.ModelConfig, server Batching) Batching {
+	db := cfg.GetDynamicBatching()
+	asked, _ := batching(cfg)
+	batches := cfg.GetMaxBatchSize() > 1 && (db != nil || cfg.GetSchedulingChoice() == nil)
+	switch {
+	case server == BatchingAuto && batches && asked != BatchingTriton:
+		return BatchingAuto
+	case db == nil:
+		return BatchingNone
+	case server == BatchingTriton || !batches:
+		return BatchingTriton
+	case asked != BatchingNone:
+		return asked
+	case db.GetMaxQueueDelayMicroseconds() > 0 || prefersLess(db, cfg.GetMaxBatchSize()):
+		return BatchingTriton
+	}
+	return BatchingAuto
+}
+
+// prefersLess reports whether a size other than the largest is preferred.
+func prefersLess(db *modelpb.ModelDynamicBatching, most int32) bool {
+	for _, size := range db.GetPreferredBatchSize() {
+		if size != most {
+			return true
+		}
+	}
+	return false
+}
+
+// ParseBatching returns the policy of a name, which is not empty.
+func ParseBatching(name string) (Batching, error) {
+	switch b := Batching(strings.ToLower(name)); b {
+	case BatchingTriton, BatchingAuto:
+		return b, nil
+	}
+	return BatchingNone, fmt.Errorf("is %q: want %s or %s", name, BatchingTriton, BatchingAuto)
 }
 
 func batching(cfg *modelpb.ModelConfig) (Batching, error) {
 	p, given := cfg.GetParameters()[ParamBatching]
-	switch b := Batching(strings.ToLower(p.GetStringValue())); {
-	case !given:
-		return BatchingDefault, nil
-	case b == BatchingTriton, b == BatchingAuto:
-		return b, nil
+	if !given {
+		return BatchingNone, nil
 	}
-	return BatchingDefault, fmt.Errorf("parameters: %s is %q: want %s or %s", ParamBatching, p.GetStringValue(), BatchingTriton, BatchingAuto)
+	b, err := ParseBatching(p.GetStringValue())
+	if err != nil {
+		return b, fmt.Errorf("parameters: %s %w", ParamBatching, err)
+	}
+	return b, nil
 }
 
 // ServerParameter reports whether a parameter is for the server and not for the
 // model's backend.
-func ServerParameter(name string) bool { return name == ParamGather || name == ParamBatching }
-
-// Gathers returns the value of ParamGather in a valid configuration.
-func Gathers(cfg *modelpb.ModelConfig) bool {
-	yes, err := gathers(cfg)
-	return yes || err != nil
-}
-
-func gathers(cfg *modelpb.ModelConfig) (bool, error) {
-	p, given := cfg.GetParameters()[ParamGather]
-	switch value := p.GetStringValue(); {
-	case !given || strings.EqualFold(value, "yes"):
-		return true, nil
-	case strings.EqualFold(value, "no"):
-		return false, nil
-	default:
-		return false, fmt.Errorf("parameters: %s is %q: want yes or no", ParamGather, value)
-	}
-}
+func ServerParameter(name string) bool { return name == ParamBatching }

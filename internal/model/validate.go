@@ -20,9 +20,6 @@ func Validate(cfg *modelpb.ModelConfig, opt NormalizeOptions) error {
 	if db := cfg.GetDynamicBatching(); db != nil {
 		validateDynamic(&p, cfg, db)
 	}
-	if _, err := gathers(cfg); err != nil {
-		p.add("%v for %s", err, cfg.Name)
-	}
 	if _, err := batching(cfg); err != nil {
 		p.add("%v for %s", err, cfg.Name)
 	}

@@ -18,11 +18,9 @@ func TestValidate(t *testing.T) {
 
 		{"a preferred size of zero", onnx + `max_batch_size: 8 dynamic_batching { preferred_batch_size: [ 4, 0 ] }`, "dynamic batching preferred size must be positive for m"},
 		{"a preferred size that is too large", onnx + `max_batch_size: 8 dynamic_batching { preferred_batch_size: [ 4, 9 ] }`, "dynamic batching preferred size must be <= max batch size for m"},
-		{"gathering off", onnx + `parameters { key: "SHOAL_GATHER" value { string_value: "No" } }`, ""},
-		{"gathering that is neither on nor off", onnx + `parameters { key: "SHOAL_GATHER" value { string_value: "maybe" } }`, `parameters: SHOAL_GATHER is "maybe": want yes or no for m`},
 		{"a batching policy", onnx + `parameters { key: "SHOAL_BATCHING" value { string_value: "Auto" } }`, ""},
 		{"an unknown batching policy", onnx + `parameters { key: "SHOAL_BATCHING" value { string_value: "fast" } }`, `parameters: SHOAL_BATCHING is "fast": want triton or auto for m`},
-		{"gathering without a value", onnx + `parameters { key: "SHOAL_GATHER" value { } }`, `parameters: SHOAL_GATHER is "": want yes or no for m`},
+		{"a batching policy without a value", onnx + `parameters { key: "SHOAL_BATCHING" value { } }`, `parameters: SHOAL_BATCHING is "": want triton or auto for m`},
 		{"no default priority", onnx + `dynamic_batching { priority_levels: 3 }`, "default priority level must be in range [1, 3] for m"},
 		{"a default priority that is too large", onnx + `dynamic_batching { priority_levels: 3 default_priority_level: 4 }`, "default priority level must be in range [1, 3] for m"},
 		{"a policy for a level that is not there", onnx + `dynamic_batching { priority_levels: 3 default_priority_level: 1 priority_queue_policy { key: 4 } }`, "priority queue policy must have priority level in range [1, 3] for m"},

@@ -5,24 +5,36 @@ import (
 	"time"
 )
 
-// Auto is the policy that needs no settings. It learns what batches cost and
-// how fast callers send again, and chooses the size of batches from that.
-// Callers that wait for each answer are divided among the instances, and on
-// each instance into the number of groups that brings the most answers: one
-// group waits while another runs. An instance waits for requests only while
-// that saves more time than it takes.
+// Auto is the policy that needs no settings. It learns what batches cost and how
+// fast callers send again, and chooses the size of batches by that. Callers that
+// wait for each answer are divided among the instances, and on each into as many
+// groups as bring the most answers: one group waits while another runs. An instance
+// waits for requests only while that saves more time than it takes.
 type Auto struct {
 	MaxRows int
 
 	costs   costs
 	returns returns
-	density float64       // rows of a request
-	times   [48]time.Time // of the latest requests
-	seen    int           // how many there were
+	density float64 // rows of a request
+	arrived arrivals
 	runs    int
+	took    float64 // by a batch, in nanoseconds
+	learned learned
 }
 
-// NewAuto returns a policy for batches of up to maxRows rows.
+// learned is what follows from the costs and returns, kept because it changes
+// slowly and is needed for every batch.
+type learned struct {
+	runs  int           // when it was found
+	turn  time.Duration // by which most who return have
+	loops bool          // most answers are soon followed by a request
+	goal  goal
+}
+
+// A goal is the best size of batches for a number of callers and instances.
+type goal struct{ callers, instances, rows int }
+
+// NewAuto returns a policy for batches of up to so many rows.
 func NewAuto(maxRows int) *Auto { return &Auto{MaxRows: maxRows, density: 1} }
 
 // Needs implements Policy.
@@ -36,41 +48,189 @@ func (a *Auto) Observe(r Run) {
 	a.runs++
 	took := r.End.Sub(r.Start)
 	a.costs.observe(r.Rows, r.Busy, took)
+	a.took += (float64(took) - a.took) / float64(min(a.runs, 16))
 	a.density += (float64(r.Rows)/float64(r.Requests) - a.density) / 16
-	a.returns.observe(r.Batch.Requests, r.End, 2*a.fixed(r.Busy))
-	for _, q := range r.Batch.Requests {
-		a.times[a.seen%len(a.times)] = q.Queued
-		a.seen++
+	a.returns.observe(r.Batch.Requests, r.End, time.Duration(2*a.took))
+	a.arrived.observe(r.Rows, r.End)
+	if a.runs-a.learned.runs >= min(refresh, a.runs/8+1) {
+		a.learn()
 	}
 }
+
+// refresh is after how many batches what was learned is found anew.
+const refresh = 16
+
+func (a *Auto) learn() {
+	l := &a.learned
+	l.runs, l.goal = a.runs, goal{}
+	l.turn = a.returns.within(0.9)
+	l.loops = a.returns.back > 0.5 && float64(l.turn) < a.took
+}
+
+// shortRun is a run that is no longer than a few looks at the sockets.
+const shortRun = 50 * time.Microsecond
 
 // Decide implements Policy.
 func (a *Auto) Decide(v *View) Decision {
 	switch {
 	case v.Held != nil:
 		return a.start(v)
-	case v.Open == 0 && v.Idle == 0:
-		return Decision{} // nothing is gained before an instance is idle
+	case v.Idle == 0 && v.Open == 0:
+		return a.ahead(v)
 	}
-	rows := min(v.Open+v.Rows, a.MaxRows)
+	rows := v.Open + v.Rows
+	d := Decision{Fill: a.MaxRows, Start: v.Requests >= v.Peak} // then nobody is waited for
+	if rows == 1 {
+		return d
+	}
+	take := min(rows, a.MaxRows)
 	if v.Idle > 1 {
-		rows = min(rows, a.split(v))
+		take = min(take, a.split(v))
 	}
 	if a.loops(v) {
-		rows = min(rows, a.target(v))
+		take = min(take, a.goal(v))
 	} else {
-		rows = a.fit(v, rows)
+		take = a.fit(v, take)
 	}
-	if rows < v.Open+v.Rows {
-		return Decision{Fill: max(rows, v.Open)}
+	if take < rows {
+		d.Fill = max(take, v.Open)
 	}
-	return Decision{Fill: a.MaxRows}
+	return d
 }
 
-// fit returns how many of the waiting rows, at most most, a batch takes so that
-// all requests together wait the least: small batches are answered sooner,
-// large ones leave the instance free for later requests. From time to time it
-// returns most, to learn what that costs.
+// ahead decides on requests that come while every instance is busy: they stay in
+// the queue until they make a whole batch, whose inputs can be got ready, and where
+// they may time out or be overtaken until an instance is idle.
+func (a *Auto) ahead(v *View) Decision {
+	if v.KeepQueued || v.Formed > 0 || v.Instances > 1 {
+		return Decision{}
+	}
+	rows := a.MaxRows
+	if a.loops(v) {
+		rows = a.goal(v)
+	}
+	if v.Rows < rows {
+		return Decision{More: rows - v.Rows}
+	}
+	return Decision{Fill: rows}
+}
+
+// start decides whether a held batch starts.
+func (a *Auto) start(v *View) Decision {
+	h := v.Held
+	if h.Ahead {
+		return Decision{Start: !h.Open && worthAhead(h)}
+	}
+	start := Decision{Start: true}
+	switch {
+	case !h.Open, v.Draining, h.Rows >= a.MaxRows, h.Requests >= v.Peak:
+		return start
+	case h.LastRun < shortRun:
+		return Decision{Wait: Yield, Start: true}
+	}
+	var wait time.Duration
+	more := 1 // each that comes makes the wait shorter
+	if a.loops(v) {
+		wait, more = a.awaitReturns(v)
+	} else {
+		wait = a.balance(v)
+	}
+	if !h.Expires.IsZero() {
+		wait = min(wait, h.Expires.Sub(v.Now)) // none waits for others beyond its own time
+	}
+	if wait <= 0 {
+		return start
+	}
+	return Decision{Wait: wait, More: more}
+}
+
+// loops reports whether requests come for the most part from callers that wait
+// for their answers and then send again.
+func (a *Auto) loops(v *View) bool {
+	return a.learned.loops && (float64(a.learned.turn)*float64(v.Instances) < 0.45*a.took || v.Varies < steady)
+}
+
+// steady is by how much the number of requests in flight varies at most while they
+// come from the same callers.
+const steady = 0.02
+
+// awaitReturns returns how long a held batch waits for callers that are about to
+// return, and for how many rows; 0 when it does not pay.
+func (a *Auto) awaitReturns(v *View) (time.Duration, int) {
+	h := v.Held
+	away := float64(v.Peak-v.InFlight) * a.density
+	need := min(a.goal(v)-h.Rows, int(away))
+	if need <= 0 {
+		return 0, 0
+	}
+	busy := len(v.Running) + 1
+	saves := a.costs.of(h.Rows, busy) + a.costs.of(need, busy) - a.costs.hope(h.Rows+need, busy)
+	saves -= v.Now.Sub(h.Since)
+	since := v.Now.Sub(a.returns.last)
+	if expect := a.returns.within(float32(need)/float32(away+1)) - since; expect > saves {
+		return 0, 0
+	}
+	return min(saves, a.returns.within(0.99)-since), need
+}
+
+// goal returns the rows of a batch that bring the most answers in a given time, as
+// long as callers send again after their answers.
+func (a *Auto) goal(v *View) int {
+	if g := &a.learned.goal; g.callers != v.Peak || g.instances != v.Instances {
+		*g = goal{v.Peak, v.Instances, a.target(v)}
+	}
+	return a.learned.goal.rows
+}
+
+func (a *Auto) target(v *View) int {
+	callers := float64(v.Peak) * a.density / float64(max(1, v.Instances))
+	turn := float64(a.learned.turn)
+	// An instance that always has a batch runs rows/cost; each caller waits for its
+	// batch and takes its turn.
+	rate := func(rows int, cost time.Duration) float64 {
+		return min(float64(rows)/float64(cost), callers/(float64(cost)+turn))
+	}
+	best, most := 0, 0.0
+	var sizes [8]int
+	for i := range sizes {
+		rows := min(a.MaxRows, int(math.Ceil(callers/float64(i+1))))
+		cost := a.costs.of(rows, v.Instances)
+		if cost == 0 {
+			return a.MaxRows
+		}
+		if sizes[i] = rows; rate(rows, cost) > 1.02*most {
+			best, most = rows, rate(rows, cost)
+		}
+	}
+	for _, rows := range sizes {
+		if rows > best && rate(rows, a.costs.hope(rows, v.Instances)) > most {
+			return rows
+		}
+	}
+	return best
+}
+
+// split returns how many rows each of several idle instances takes, so that the
+// last of the rows that wait is answered soonest.
+func (a *Auto) split(v *View) int {
+	best, least := v.Rows, time.Duration(0)
+	for n := 1; n <= v.Idle; n++ {
+		rows := (v.Rows + n - 1) / n
+		cost := a.costs.of(rows, len(v.Running)+n)
+		if cost == 0 {
+			return v.Rows
+		}
+		if least == 0 || cost < least {
+			best, least = rows, cost
+		}
+	}
+	return best
+}
+
+// fit returns how many of the waiting rows a batch takes, at most so many, for all
+// of them to wait the least: small batches are answered sooner, large ones leave
+// the instance free for those who come next. Now and then it is the most, to learn
+// what that costs.
 func (a *Auto) fit(v *View, most int) int {
 	if a.runs%explore == 0 || most <= 1 {
 		return most
@@ -88,14 +248,14 @@ func (a *Auto) fit(v *View, most int) int {
 	}
 	c := float64(max(1, v.Instances))
 	waiting := max(float64(most), float64(v.Open+v.Rows)/c)
-	rate := a.arrivalRate() / c
+	rate := a.arrived.rate / c
 	idle := max(0.05, 1-rate*cheapest)
 	best, least := most, math.Inf(1)
 	for i := range n {
 		batches := waiting / sizes[i]
 		work := batches * times[i]
 		wait := waiting * times[i] * (batches + 1) / 2
-		wait += (work - waiting*cheapest) * rate * work / idle // of requests that come meanwhile
+		wait += (work - waiting*cheapest) * rate * work / idle // of those who come meanwhile
 		if wait < least {
 			best, least = int(sizes[i]), wait
 		}
@@ -103,112 +263,17 @@ func (a *Auto) fit(v *View, most int) int {
 	return best
 }
 
-// explore is after how many batches the largest size is tried.
+// explore is after how many batches the largest is tried.
 const explore = 64
 
-// loops reports whether most requests come from callers that wait for their
-// answers and then send again.
-func (a *Auto) loops(v *View) bool {
-	turn := a.returns.within(0.95)
-	return a.returns.back > 0.5 && turn < a.fixed(v.Instances)
-}
-
-// fixed returns the cost of a batch without its rows.
-func (a *Auto) fixed(busy int) time.Duration {
-	return max(0, 2*a.costs.of(1, busy)-a.costs.of(2, busy))
-}
-
-// target returns the rows of a batch that bring the most answers per time.
-func (a *Auto) target(v *View) int {
-	callers := float64(v.Peak) * a.density / float64(max(1, v.Instances))
-	turn := float64(a.returns.within(0.95))
-	best, most := a.MaxRows, 0.0
-	for groups := 1.0; groups <= 8; groups++ {
-		rows := math.Ceil(callers / groups)
-		if int(rows) > a.MaxRows {
-			continue
-		}
-		cost := float64(a.costs.of(int(rows), v.Instances))
-		if cost == 0 {
-			break
-		}
-		// An instance that always has a batch answers rows/cost; each caller
-		// waits for its batch and then for its turn.
-		if rate := min(rows/cost, callers/(cost+turn)); rate > 1.005*most {
-			best, most = int(rows), rate
-		}
-		if rows <= 1 {
-			break
-		}
-	}
-	return best
-}
-
-// split returns how many rows each of several idle instances takes, so that the
-// last of the waiting rows is answered soonest.
-func (a *Auto) split(v *View) int {
-	best, least := v.Rows, time.Duration(0)
-	for n := 1; n <= v.Idle; n++ {
-		rows := (v.Rows + n - 1) / n
-		cost := a.costs.of(rows, len(v.Running)+n)
-		if cost == 0 {
-			return v.Rows
-		}
-		if least == 0 || cost < least {
-			best, least = rows, cost
-		}
-	}
-	return best
-}
-
-// start decides whether a held batch starts.
-func (a *Auto) start(v *View) Decision {
-	h := v.Held
-	if h.Ahead {
-		return Decision{Start: !h.Open && h.LastRun > 0 && h.LastRun <= longestAhead}
-	}
-	start := Decision{Start: true}
-	if !h.Open || v.Draining || h.Rows >= a.MaxRows {
-		return start
-	}
-	if a.loops(v) {
-		if wait, rows := a.awaitReturns(v); wait > 0 {
-			return Decision{Wait: wait, More: rows}
-		}
-		return start
-	}
-	if wait := a.balance(v); wait > 0 {
-		return Decision{Wait: wait, More: 1} // each further request makes the wait shorter
-	}
-	return start
-}
-
-// awaitReturns returns how long a held batch waits for callers that are about
-// to return, and for how many rows; 0 when waiting does not pay.
-func (a *Auto) awaitReturns(v *View) (time.Duration, int) {
-	h := v.Held
-	away := float64(v.Peak-v.InFlight) * a.density
-	need := min(a.target(v)-h.Rows, int(away))
-	if need <= 0 {
-		return 0, 0
-	}
-	busy := len(v.Running) + 1
-	saves := a.costs.of(h.Rows, busy) + a.costs.of(need, busy) - a.costs.of(h.Rows+need, busy)
-	wait := a.returns.within(0.95*float32(need)/float32(away)) - v.Now.Sub(a.returns.last)
-	if wait <= 0 || wait > saves {
-		return 0, 0
-	}
-	return wait, need
-}
-
-// balance returns how long a held batch waits because the next one, which
-// starts when another instance ends, would be larger: batches that start evenly
+// balance returns how long a held batch waits because the next one, which starts
+// when another instance ends, would be larger than it: batches that start evenly
 // spaced keep requests waiting the least.
 func (a *Auto) balance(v *View) time.Duration {
 	if len(v.Running) == 0 {
 		return 0
 	}
-	rate := a.arrivalRate() // rows per nanosecond
+	rate := a.arrived.rate // rows in a nanosecond
 	rows := float64(v.Held.Rows)
 	cost := float64(a.costs.of(v.Held.Rows, len(v.Running)+1))
 	next := math.Inf(1)
@@ -224,21 +289,11 @@ func (a *Auto) balance(v *View) time.Duration {
 	row := max(1, (all-one)/float64(max(1, a.MaxRows-1)))
 	fixed := max(0, one-row)
 	load := min(0.99, rate*row/c)
-	steady := min(float64(a.MaxRows), rate*fixed/(c*(1-load)))
-	price := steady / c * load / (1 - load) / (1 + 2*row*rate) // of idling, when there is little to spare
+	usual := min(float64(a.MaxRows), rate*fixed/(c*(1-load)))
+	price := usual / c * load / (1 - load) / (1 + 2*row*rate) // of idling, when there is little to spare
 	have := rows*float64(v.Idle+1) + price
 	if have >= rate*next {
 		return 0
 	}
 	return time.Duration(next - have/rate)
-}
-
-// arrivalRate returns the recent rows per nanosecond.
-func (a *Auto) arrivalRate() float64 {
-	if a.seen < len(a.times) {
-		return 0
-	}
-	oldest := a.times[a.seen%len(a.times)]
-	newest := a.times[(a.seen-1)%len(a.times)]
-	return a.density * float64(len(a.times)-1) / max(1, float64(newest.Sub(oldest)))
 }

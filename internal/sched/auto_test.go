@@ -42,7 +42,7 @@ func TestCostsInterpolateAndFollow(t *testing.T) {
 	for range 60 {
 		c.observe(16, 2, 40*ms)
 	}
-	if got := c.of(16, 2); got < 39*ms || got > 40*ms {
+	if got := c.of(16, 2); got < 38*ms || got > 40*ms {
 		t.Errorf("a model that became slower: got %v, want nearly 40ms", got)
 	}
 	if got := c.of(16, 1); got != 22*ms {
@@ -199,4 +199,130 @@ func TestALeaderIsWokenBeforeItsWaitIsOver(t *testing.T) {
 		p.wake() // before the pause, or while it is under way
 		<-done
 	}
+}
+
+// TestAutoWaitsForNobodyBeyondATimeout has learned that it pays to wait.
+func TestAutoWaitsForNobodyBeyondATimeout(t *testing.T) {
+	a := NewAuto(8)
+	at := epoch
+	for range 100 { // four callers that send again after 300us; 5ms however many they are
+		var all []*infer.Request
+		for range 4 {
+			all = append(all, &infer.Request{Queued: at.Add(300 * us)})
+		}
+		start := at.Add(300 * us)
+		at = start.Add(5 * ms)
+		a.Observe(Run{Rows: 4, Requests: 4, Busy: 1, Start: start, End: at, Batch: &infer.Batch{Requests: all}})
+	}
+	held := Held{Rows: 1, Requests: 1, Open: true, LastRun: 5 * ms, Since: at.Add(100 * us)}
+	v := View{Now: at.Add(100 * us), Instances: 1, InFlight: 1, Peak: 4, Held: &held}
+	if d := a.Decide(&v); d.Start || d.Wait < 150*us || d.More != 3 {
+		t.Errorf("got %+v, want to wait for the other three", d)
+	}
+	held.Expires = v.Now.Add(30 * us)
+	if d := a.Decide(&v); d.Start || d.Wait != 30*us {
+		t.Errorf("one that times out in 30us: got %+v, want to wait as long", d)
+	}
+	held.Expires = v.Now
+	if d := a.Decide(&v); !d.Start {
+		t.Errorf("one whose time is over: got %+v, want to start", d)
+	}
+	held.Expires, v.Draining = time.Time{}, true
+	if d := a.Decide(&v); !d.Start {
+		t.Errorf("draining: got %+v, want to start", d)
+	}
+}
+
+// TestAutoLetsALoneCallerStart at once, whatever it has learned.
+func TestAutoLetsALoneCallerStart(t *testing.T) {
+	a := NewAuto(8)
+	if d := a.Decide(&View{Now: epoch, Requests: 1, Rows: 1, Instances: 2, Idle: 2, InFlight: 1, Peak: 1}); !d.Start || d.Fill == 0 {
+		t.Errorf("got %+v, want to start without another look", d)
+	}
+}
+
+func TestPeakRemembersASpan(t *testing.T) {
+	var p peak
+	if got := p.varying(); got != 1 {
+		t.Errorf("nothing seen: varies by %v, want all of it", got)
+	}
+	span := func(n int) {
+		p.see(n)
+		for range 4 {
+			p.pass(1, 4)
+		}
+	}
+	span(8)
+	span(8)
+	if p.most() != 8 || p.varying() > 0.5 {
+		t.Errorf("eight twice: got %d, varying by %v, want 8 and little", p.most(), p.varying())
+	}
+	p.see(2)
+	if p.most() != 8 {
+		t.Errorf("in the span after eight: got %d, want 8", p.most())
+	}
+	span(2)
+	if p.most() != 2 {
+		t.Errorf("after that span: got %d, want 2", p.most())
+	}
+}
+
+// TestAutoForgetsASlowFirstBatch has 128 callers of a model for which 64 rows cost
+// hardly more than 32, and whose first batch of 64 took ten times as long.
+func TestAutoForgetsASlowFirstBatch(t *testing.T) {
+	a := NewAuto(64)
+	at := epoch
+	v := View{Instances: 1, InFlight: 128, Peak: 128}
+	run := func(rows int, took time.Duration) {
+		at = at.Add(took)
+		a.Observe(Run{Rows: rows, Requests: rows, Busy: 1, Start: at.Add(-took), End: at, Batch: &infer.Batch{}})
+	}
+	for _, rows := range []int{1, 2, 4, 8, 16, 32} {
+		run(rows, 8*ms+time.Duration(rows)*100*us)
+	}
+	run(64, 150*ms)
+	for range 40 {
+		run(32, 11200*us)
+	}
+	if got := a.goal(&v); got >= 64 {
+		t.Fatalf("after the slow batch: got a goal of %d rows, want fewer", got)
+	}
+	tries := 0
+	for range 400 {
+		rows := a.goal(&v)
+		if rows == 64 {
+			tries++
+		}
+		run(rows, 8*ms+time.Duration(rows)*100*us)
+	}
+	if got := a.goal(&v); got != 64 || tries < 100 {
+		t.Errorf("got a goal of %d rows after 400 batches, of which %d had 64, want 64 and most", got, tries)
+	}
+}
+
+// TestABatchAheadIsNotABusyInstance has one instance that gets batches ready while
+// it runs another.
+func TestABatchAheadIsNotABusyInstance(t *testing.T) {
+	rng := rand.New(rand.NewPCG(11, 12))
+	for range 50 {
+		s := randomSchedule(rng)
+		s.instances, s.ahead = 1, 2
+		p := &busiest{Auto: NewAuto(maxRows(s.cfg))}
+		s.cfg.Policy = p
+		playNew(s)
+		if p.most > 1 {
+			t.Fatalf("got %d busy instances, want one", p.most)
+		}
+	}
+}
+
+// busiest notes how many instances were busy at most.
+type busiest struct {
+	*Auto
+	most int
+}
+
+func (b *busiest) Observe(r Run) {
+	b.most = max(b.most, r.Busy)
+	b.Auto.Observe(r)
 }

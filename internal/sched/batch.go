@@ -39,6 +39,17 @@ func (b *batch) leader() *call { return b.entries[0].call }
 // first returns the request that the others are compared with.
 func (b *batch) first() *infer.Request { return b.entries[0].request }
 
+// expires returns when the first of its requests would have timed out in the
+// queue; zero when none would.
+func (b *batch) expires() (nearest time.Time) {
+	for i := range b.entries {
+		if t := b.entries[i].expires(); !t.IsZero() && (nearest.IsZero() || t.Before(nearest)) {
+			nearest = t
+		}
+	}
+	return nearest
+}
+
 // prune removes the entries from index from on for which gone returns true, and
 // returns how many.
 func (b *batch) prune(from int, gone func(entry) bool) int {

@@ -14,7 +14,7 @@ import (
 func BenchmarkBatcher(b *testing.B) {
 	for _, callers := range []int{1, 16, 256} {
 		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
-			cfg := BatcherConfig{Policy: &Triton{MaxRows: 32, Preferred: []int{32}}, Levels: []QueuePolicy{{}}, Signature: fixedSignature(32)}
+			cfg := BatcherConfig{Policy: NewAuto(32), Levels: []QueuePolicy{{}}, Signature: fixedSignature(32)}
 			bt, err := StartBatcher(cfg, []backend.Instance{&instant{}}, &counting{})
 			if err != nil {
 				b.Fatal(err)

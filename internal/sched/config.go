@@ -31,16 +31,16 @@ type BatcherConfig struct {
 	Signature *model.Signature
 }
 
-// NewBatcherConfig returns the configuration for dynamic_batching, which must
-// be set, of a normalised model configuration.
-func NewBatcherConfig(cfg *modelpb.ModelConfig, sig *model.Signature) BatcherConfig {
+// NewBatcherConfig returns what a normalised configuration asks for, with a policy
+// of the given name, which says that there is one.
+func NewBatcherConfig(cfg *modelpb.ModelConfig, sig *model.Signature, by model.Batching) BatcherConfig {
 	db := cfg.GetDynamicBatching()
 	maxRows := max(1, sig.MaxBatch)
 	var policy Policy = NewAuto(maxRows)
-	if by := model.BatchingOf(cfg); by != model.BatchingAuto {
+	if by == model.BatchingTriton {
 		policy = &Triton{
 			MaxRows: maxRows, Preferred: preferredSizes(db.GetPreferredBatchSize(), maxRows),
-			Delay: micros(db.GetMaxQueueDelayMicroseconds()), NoGather: by == model.BatchingTriton || !model.Gathers(cfg),
+			Delay: micros(db.GetMaxQueueDelayMicroseconds()),
 		}
 	}
 	c := BatcherConfig{

@@ -25,14 +25,6 @@ func TestNewBatcherConfig(t *testing.T) {
 			BatcherConfig{Policy: &Triton{MaxRows: 8, Preferred: []int{2, 6}, Delay: 100 * time.Microsecond}, PreserveOrder: true, Levels: []QueuePolicy{{}}},
 		},
 		{
-			"batches of exactly what waits", `max_batch_size: 2 dynamic_batching { preferred_batch_size: 2 } parameters { key: "SHOAL_GATHER" value { string_value: "no" } }`,
-			BatcherConfig{Policy: &Triton{MaxRows: 2, Preferred: []int{2}, NoGather: true}, Levels: []QueuePolicy{{}}},
-		},
-		{
-			"Triton's rules", `max_batch_size: 2 dynamic_batching { preferred_batch_size: 2 } parameters { key: "SHOAL_BATCHING" value { string_value: "triton" } }`,
-			BatcherConfig{Policy: &Triton{MaxRows: 2, Preferred: []int{2}, NoGather: true}, Levels: []QueuePolicy{{}}},
-		},
-		{
 			"a model without a batch dimension", `dynamic_batching { default_queue_policy { max_queue_size: 3 } }`,
 			BatcherConfig{Policy: &Triton{MaxRows: 1, Preferred: []int{1}}, Levels: []QueuePolicy{{MaxSize: 3}}},
 		},
@@ -62,22 +54,17 @@ func TestNewBatcherConfig(t *testing.T) {
 			}
 			sig := model.NewSignature(cfg)
 			tt.want.Signature = sig
-			if diff := cmp.Diff(tt.want, NewBatcherConfig(cfg, sig)); diff != "" {
+			if diff := cmp.Diff(tt.want, NewBatcherConfig(cfg, sig, model.BatchingTriton)); diff != "" {
 				t.Errorf("configuration (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestAutoPolicyIsChosenByItsParameter(t *testing.T) {
-	cfg := new(modelpb.ModelConfig)
-	text := `max_batch_size: 8 dynamic_batching { max_queue_delay_microseconds: 100 } parameters { key: "SHOAL_BATCHING" value { string_value: "auto" } }`
-	if err := prototext.Unmarshal([]byte(text), cfg); err != nil {
-		t.Fatal(err)
-	}
-	c := NewBatcherConfig(cfg, &model.Signature{MaxBatch: 8})
-	if a, ok := c.Policy.(*Auto); !ok || a.MaxRows != 8 {
-		t.Errorf("got %T, want Auto with 8 rows", c.Policy)
+func TestAutoNeedsNoDynamicBatching(t *testing.T) {
+	c := NewBatcherConfig(new(modelpb.ModelConfig), &model.Signature{MaxBatch: 8}, model.BatchingAuto)
+	if a, ok := c.Policy.(*Auto); !ok || a.MaxRows != 8 || len(c.Levels) != 1 {
+		t.Errorf("got %T and %d levels, want Auto with 8 rows and one level", c.Policy, len(c.Levels))
 	}
 }
 
@@ -88,7 +75,7 @@ func TestPrioritiesBeyondCountShareLevelsInOrder(t *testing.T) {
 	if err := prototext.Unmarshal([]byte(text), cfg); err != nil {
 		t.Fatal(err)
 	}
-	c := NewBatcherConfig(cfg, model.NewSignature(cfg))
+	c := NewBatcherConfig(cfg, model.NewSignature(cfg), model.BatchingTriton)
 	q := queue{priorities: newPriorities(&c), levels: make([]level, len(c.Levels)), defaultLevel: c.DefaultLevel}
 	if n := len(c.Levels); n > 2000 {
 		t.Fatalf("got %d levels, want few", n)

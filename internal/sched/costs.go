@@ -2,25 +2,38 @@ package sched
 
 import "time"
 
-// costs is the measured run times of batches, by their rows and by how many
-// batches ran. It follows the model when it becomes faster or slower. It
-// interpolates between measured sizes; real costs are not linear.
+// costs is what batches were seen to take, by their rows and by how many batches
+// ran. It follows the model when that becomes faster or slower. Between the sizes
+// that were seen it interpolates; real costs are not lines.
 type costs struct {
-	by []costTable // the first for a batch that runs alone
+	by []costTable // the first for one that runs alone
 }
 
-// A costTable has the points for one number of busy instances. A point is the
-// mean over similar sizes.
-type costTable struct{ points [costSizes]costPoint }
+// A costTable has the points of one number of busy instances. A point is the mean
+// of what was seen of sizes near each other. The curve is what is made of them.
+type costTable struct {
+	points [costSizes]costPoint
+	curve  []costPoint // ascending in rows, not descending in time
+	seen   int         // batches
+	drawn  int         // how many were seen when the curve was made
+}
 
-type costPoint struct{ rows, nanos, weight float64 }
+type costPoint struct {
+	rows, nanos, weight float64
+	seen                int // the last batch of the table that was one of these
+}
 
-// costSizes is how many points a table has: two for each doubling of the rows,
-// up to 2^16 rows.
+// costSizes is how many points a table has: two for each doubling of the rows, up
+// to 2^16 of them.
 const costSizes = 33
 
-// costMemory is how many batches of a size a point averages over.
-const costMemory = 16
+// costMemory is how many batches of a size a point remembers, and costFading what
+// is left of that each time the curve is made: what was not seen for long is soon
+// replaced.
+const (
+	costMemory = 32
+	costFading = 0.98
+)
 
 // sizeIndex returns the point that rows belong to: 1, 2, 3, 4-5, 6-7, 8-11, 12-15...
 func sizeIndex(rows int) int {
@@ -34,13 +47,40 @@ func sizeIndex(rows int) int {
 // observe learns how long a batch took.
 func (c *costs) observe(rows, busy int, took time.Duration) {
 	for len(c.by) < busy {
-		c.by = append(c.by, costTable{})
+		c.by = append(c.by, costTable{curve: make([]costPoint, 0, costSizes)})
 	}
-	p := &c.by[busy-1].points[sizeIndex(rows)]
+	t := &c.by[busy-1]
+	t.seen++
+	p := &t.points[sizeIndex(rows)]
+	p.seen = t.seen
+	if float64(took) < p.nanos/2 {
+		p.weight = 0 // the first batches of a model are slow ones
+	}
 	p.weight = min(p.weight+1, costMemory)
 	p.rows += (float64(rows) - p.rows) / p.weight
-	p.nanos += (float64(took) - p.nanos) / p.weight
+	by := float64(took) - p.nanos
+	if p.weight > 1 {
+		by = min(by, p.nanos/2) // a batch during which the machine did something else tells little
+	}
+	p.nanos += by / p.weight
 }
+
+// hope returns the least that a batch may take, where its size was not seen for
+// long: what was seen may have been bad luck, and two batches of half its rows are
+// not expected to be faster. So it is tried again now and then.
+func (c *costs) hope(rows, busy int) time.Duration {
+	expected := c.of(rows, busy)
+	if busy < 1 || busy > len(c.by) {
+		return expected
+	}
+	t := &c.by[busy-1]
+	age := min(hopeAfter, t.seen-t.points[sizeIndex(rows)].seen)
+	least := min(expected, 2*c.of((rows+1)/2, busy)) * 3 / 4
+	return expected - max(0, expected-least)*time.Duration(age)/hopeAfter
+}
+
+// hopeAfter is after how many batches of other sizes the least is hoped for.
+const hopeAfter = 128
 
 // of returns how long a batch is expected to take, 0 when nothing is known.
 func (c *costs) of(rows, busy int) time.Duration {
@@ -48,41 +88,60 @@ func (c *costs) of(rows, busy int) time.Duration {
 		return 0
 	}
 	busy = max(1, min(busy, len(c.by)))
-	for d := range len(c.by) { // the nearest number of busy instances with measurements
+	for d := range len(c.by) { // the nearest number of busy instances that was seen
 		for _, b := range [...]int{busy - d, busy + d} {
-			if b >= 1 && b <= len(c.by) {
-				if t := c.by[b-1].at(float64(rows)); t > 0 {
-					return time.Duration(t)
-				}
+			if b >= 1 && b <= len(c.by) && c.by[b-1].seen > 0 {
+				return time.Duration(c.by[b-1].at(float64(rows)))
 			}
 		}
 	}
 	return 0
 }
 
-// at interpolates. Outside the measured sizes a row costs what it cost between
-// the two nearest sizes. If only one size was measured, more rows are assumed
-// to cost nothing, so that larger batches are tried.
-func (t *costTable) at(rows float64) float64 {
-	var low, high *costPoint
+// draw makes the curve of the points. Where more rows seem to take less time, the
+// mean of both is taken.
+func (t *costTable) draw() {
+	t.drawn, t.curve = t.seen, t.curve[:0]
+	var weights [costSizes]float64 // with those of the points before that are alike
 	for i := range t.points {
 		p := &t.points[i]
 		if p.weight == 0 {
 			continue
 		}
-		low, high = high, p
-		if low != nil && high.rows >= rows {
-			break
+		p.weight = max(1, p.weight*costFading)
+		n := len(t.curve)
+		t.curve, weights[n] = append(t.curve, *p), p.weight
+		for first := n; first > 0 && t.curve[first-1].nanos > t.curve[n].nanos; {
+			first--
+			mean := t.curve[n].nanos + (t.curve[first].nanos-t.curve[n].nanos)*weights[first]/(weights[first]+weights[n])
+			weights[n] += weights[first]
+			for first > 0 && t.curve[first-1].nanos == t.curve[first].nanos {
+				first--
+			}
+			for k := first; k <= n; k++ {
+				t.curve[k].nanos, weights[k] = mean, weights[n]
+			}
 		}
 	}
-	switch {
-	case high == nil:
-		return 0
-	case low == nil:
-		return high.nanos
+}
+
+// at interpolates. Outside the sizes that were seen a row costs what it cost
+// between the two nearest; where only one size was seen, more rows are taken to
+// cost nothing, so that larger batches are tried.
+func (t *costTable) at(rows float64) float64 {
+	if t.seen-t.drawn >= min(refresh, t.drawn/8+1) {
+		t.draw()
 	}
+	if len(t.curve) == 1 {
+		return t.curve[0].nanos
+	}
+	i := 1
+	for i < len(t.curve)-1 && t.curve[i].rows < rows {
+		i++
+	}
+	low, high := &t.curve[i-1], &t.curve[i]
 	slope := max(0, (high.nanos-low.nanos)/(high.rows-low.rows))
-	switch { // outside, a row is assumed to cost no more than at the nearest size
+	switch { // outside, a row is taken to cost no more than those of the nearest size
 	case rows < low.rows:
 		return low.nanos - min(slope, low.nanos/low.rows)*(low.rows-rows)
 	case rows > high.rows:

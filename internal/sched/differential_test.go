@@ -38,7 +38,7 @@ type scheduled struct {
 // randomSchedule returns a schedule of any kind.
 func randomSchedule(rng *rand.Rand) schedule {
 	most := []int{1, 2, 4, 8, 16}[rng.IntN(5)]
-	p := &Triton{MaxRows: most, Preferred: []int{most}, NoGather: rng.IntN(3) == 0}
+	p := &Triton{MaxRows: most, Preferred: []int{most}}
 	if rng.IntN(2) == 0 {
 		p.Preferred = nil
 		for range 1 + rng.IntN(3) {

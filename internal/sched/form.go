@@ -62,7 +62,8 @@ func (f *former) view(now time.Time) *View {
 	v.Now, v.Draining, v.Held = now, f.hurried, nil
 	v.Requests, v.Rows = f.queue.len(), f.queue.rows()
 	v.Instances, v.Idle, v.Formed = len(f.all), len(f.idle), len(f.ready)
-	v.Running, v.InFlight, v.Peak = f.running, f.inFlight, f.peak
+	v.Running, v.InFlight, v.Peak = f.running, f.inFlight, f.peak.most()
+	v.Varies = f.peak.varying()
 	v.Open, v.Ahead = 0, 0
 	if f.open != nil {
 		v.Open = f.open.rows

@@ -41,7 +41,7 @@ type former struct {
 	recheckRows int       // decide again when this many rows wait; 0 at any arrival
 	armed       time.Time // when the timer will fire; zero when it will not
 	minQueued   int       // none is taken until this many wait
-	peak        int       // the recent maximum of requests in flight
+	peak        peak      // the recent maximum of requests in flight
 	waking      int       // batches whose leaders are woken at a number of rows
 }
 
@@ -102,7 +102,7 @@ func (f *former) admit() {
 // count counts n new requests.
 func (f *former) count(n int) {
 	f.enter(n)
-	f.peak = max(f.peak, f.inFlight)
+	f.peak.see(f.inFlight)
 }
 
 // reject ends a call whose queue timeout has passed.

@@ -63,6 +63,9 @@ type View struct {
 	// InFlight is how many requests have no answer yet, and Peak the recent
 	// maximum of that: the difference is expected back.
 	InFlight, Peak int
+	// Varies is by which share of itself Peak changes: little while the same
+	// callers send again and again.
+	Varies float64
 	// Held is the batch that an instance holds and that could start.
 	Held *Held
 	// Behind are the batches that wait for an instance, the oldest first. It is
@@ -101,10 +104,13 @@ type Held struct {
 	Ahead bool
 	// LastRun is how long the last batch of its instance took.
 	LastRun time.Duration
-	// Since is when the first decision was made on it, and Looks how many there
-	// have been. Idle counts the waits since a request last joined it.
-	Since       time.Time
-	Looks, Idle int
+	// Since is when the first decision was made on it, and Looks how many have
+	// been.
+	Since time.Time
+	Looks int
+	// Expires is when the first of its requests would have timed out in the
+	// queue; zero when none would.
+	Expires time.Time
 }
 
 // A Decision says what to do.

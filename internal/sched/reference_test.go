@@ -12,7 +12,6 @@ import (
 // decisions of today are held against.
 type refBatcher struct {
 	policy   Triton
-	patience int
 	prefetch bool
 	plain    bool
 	match    matcher
@@ -31,7 +30,6 @@ type refBatcher struct {
 	more    int
 	armed   time.Time
 	inside  int
-	crowd   int
 	lastRun time.Duration
 	closing bool
 
@@ -39,7 +37,7 @@ type refBatcher struct {
 	due   time.Time
 	begun func(*refBatch)
 	gone  func(*infer.Request)
-	leads []*refBatch // those whose leaders gather
+	leads []*refBatch // those whose leaders are about to start them
 }
 
 type refWorker struct{ lastRun time.Duration }
@@ -51,12 +49,6 @@ type refBatch struct {
 	reason  infer.Reason
 	worker  *refWorker
 	start   time.Time
-
-	// What the leader keeps while it gathers.
-	looks        int
-	look, begin  time.Time
-	pause        time.Duration
-	misses, here int
 }
 
 func (b *refBatch) add(e entry) {
@@ -66,11 +58,8 @@ func (b *refBatch) add(e entry) {
 
 func startReference(cfg BatcherConfig, instances, ahead int, begun func(*refBatch), gone func(*infer.Request)) *refBatcher {
 	b := &refBatcher{
-		policy: *cfg.Policy.(*Triton), match: newMatcher(cfg.Signature), workers: instances, patience: 1,
+		policy: *cfg.Policy.(*Triton), match: newMatcher(cfg.Signature), workers: instances,
 		prefetch: len(cfg.Levels) == 1 && cfg.Levels[0].plain(), begun: begun, gone: gone,
-	}
-	if instances == 1 {
-		b.patience = 4
 	}
 	b.plain = b.prefetch && b.policy.plain() && !b.match.compares()
 	b.queue.priorities, b.queue.defaultLevel = newPriorities(&cfg), cfg.DefaultLevel
@@ -107,7 +96,6 @@ func (b *refBatcher) submit(r *infer.Request, now time.Time) error {
 	e.patience = l.policy.timeout(r.Timeout)
 	l.push(e)
 	b.inside++
-	b.crowd = max(b.crowd, b.inside)
 	if b.queue.rows() >= b.more || e.patience != 0 {
 		b.advance(now)
 	}
@@ -132,7 +120,6 @@ func (b *refBatcher) admit() {
 		b.inside++
 	}
 	b.door = nil
-	b.crowd = max(b.crowd, b.inside)
 }
 
 func (b *refBatcher) form(now time.Time) {
@@ -275,7 +262,6 @@ func (b *refBatcher) give(w *refWorker) {
 		b.open = nil
 	}
 	b.given = append(b.given, bt)
-	bt.look = b.now
 	b.leads = append(b.leads, bt)
 }
 
@@ -291,44 +277,6 @@ func (b *refBatcher) rest(w *refWorker) {
 	}
 }
 
-// gathered takes the leader of a batch one step further and reports whether the
-// batch starts.
-func (b *refBatcher) gathered(bt *refBatch) bool {
-	w := bt.worker
-	before, first := bt.here, bt.looks == 0
-	bt.looks++
-	here, wanted := b.company(bt)
-	bt.here = here
-	switch {
-	case b.policy.NoGather, here >= wanted, w.lastRun < 50*time.Microsecond:
-		return true
-	case first:
-		bt.begin, bt.look = b.now, b.now // after one look at the sockets
-		return false
-	}
-	if here > before || bt.pause == 0 {
-		bt.misses = 0
-	} else {
-		bt.misses++
-	}
-	bt.pause = max(20*time.Microsecond, w.lastRun/64)
-	if bt.misses == b.patience || b.now.Sub(bt.begin)+bt.pause > w.lastRun/4 {
-		return true
-	}
-	bt.look = b.now.Add(bt.pause)
-	return false
-}
-
-func (b *refBatcher) company(bt *refBatch) (here, wanted int) {
-	if len(b.door) > 0 {
-		b.advance(b.now)
-	}
-	if b.open != bt || bt.rows >= b.policy.largest() {
-		return len(bt.entries), 0
-	}
-	return len(bt.entries), b.crowd
-}
-
 func (b *refBatcher) startBatch(bt *refBatch) {
 	if len(b.door) > 0 {
 		b.advance(b.now)
@@ -340,7 +288,6 @@ func (b *refBatcher) startBatch(bt *refBatch) {
 		b.advance(b.now)
 	}
 	b.given = slices.DeleteFunc(b.given, func(o *refBatch) bool { return o == bt })
-	b.crowd -= (b.crowd - b.inside + 3) / 4
 	bt.start = b.now
 	b.begun(bt)
 }
@@ -418,15 +365,7 @@ func (b *refBatcher) drain(now time.Time) {
 	b.settle()
 }
 
-func (b *refBatcher) next() time.Time {
-	t := b.due
-	for _, bt := range b.leads {
-		if t.IsZero() || bt.look.Before(t) {
-			t = bt.look
-		}
-	}
-	return t
-}
+func (b *refBatcher) next() time.Time { return b.due }
 
 func (b *refBatcher) timeUp(now time.Time) {
 	b.now = now
@@ -438,17 +377,10 @@ func (b *refBatcher) timeUp(now time.Time) {
 }
 
 func (b *refBatcher) settle() {
-	for i := 0; i < len(b.leads); {
-		bt := b.leads[i]
-		switch {
-		case b.now.Before(bt.look):
-			i++
-			continue
-		case b.gathered(bt):
-			b.leads = slices.Delete(b.leads, i, i+1)
-			b.startBatch(bt)
-		}
-		i = 0
+	for len(b.leads) > 0 {
+		bt := b.leads[0]
+		b.leads = slices.Delete(b.leads, 0, 1)
+		b.startBatch(bt)
 	}
 }
 

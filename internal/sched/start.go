@@ -30,9 +30,6 @@ func (f *former) tryStart(bt *batch, now time.Time) {
 		return
 	}
 	bt.starts = d.Start
-	if d.Wait > 0 {
-		h.Idle++ // unless a request joins
-	}
 	if d.More > 0 && f.open == bt {
 		bt.recheckRows = bt.rows + d.More
 		f.waking++
@@ -49,10 +46,10 @@ func (f *former) stopWaking(bt *batch) {
 // ask asks the policy whether a held batch starts.
 func (f *former) ask(bt *batch, now time.Time) Decision {
 	h := &bt.held
-	if len(bt.entries) > h.Requests {
-		h.Idle = 0
-	}
 	h.Rows, h.Requests, h.Open, h.Sealed, h.LastRun = bt.rows, len(bt.entries), f.open == bt, bt.sealed, bt.instance.lastRun
+	if f.keepQueued {
+		h.Expires = bt.expires()
+	}
 	v := f.view(now)
 	v.Held = h
 	d := f.policy.Decide(v)
@@ -102,10 +99,10 @@ func (f *former) start(bt *batch, d Decision, now time.Time) {
 	}
 	f.given = without(f.given, bt)
 	bt.started, bt.run.Times = true, infer.Times{Start: now}
-	f.peak -= (f.peak - f.inFlight + 3) / 4 // slowly forget callers that stay away
+	f.peak.pass(f.inFlight, peakMemory*len(f.all))
 	if f.learns {
 		f.running = append(f.running, Running{Rows: bt.rows, Start: now, End: now.Add(bt.instance.lastRun), at: bt.instance})
-		bt.busy = len(f.running)
+		bt.busy = min(len(f.running), len(f.all)) // one that is prepared ahead does not run yet
 	}
 }
 

@@ -68,6 +68,7 @@ func TestBatcherStress(t *testing.T) {
 		"plain":   {Policy: &Triton{MaxRows: 8, Preferred: []int{8}}, Levels: []QueuePolicy{{}}},
 		"delay":   {Policy: &Triton{MaxRows: 8, Preferred: []int{4}, Delay: 200 * time.Microsecond}, Levels: []QueuePolicy{{}}},
 		"ordered": {Policy: &Triton{MaxRows: 4, Preferred: []int{2, 4}}, PreserveOrder: true, Levels: []QueuePolicy{{}}},
+		"auto":    {Policy: NewAuto(8), Levels: []QueuePolicy{{}}, Signature: variableSignature(8)},
 		"queues": {
 			Policy: &Triton{MaxRows: 8, Preferred: []int{3, 8}, Delay: 100 * time.Microsecond}, DefaultLevel: 1,
 			Levels: []QueuePolicy{{MaxSize: 5}, {Timeout: 300 * time.Microsecond, Override: true}, {Timeout: 200 * time.Microsecond, Delay: true}},
@@ -121,8 +122,8 @@ func stress(t *testing.T, cfg BatcherConfig) {
 		}
 		b.mu.Unlock()
 	}
-	if twice.Load() != 0 || largest.Load() > int64(maxRows(cfg)) {
-		t.Errorf("got %d requests run twice and a batch of %d rows, want none and at most %d", twice.Load(), largest.Load(), maxRows(cfg))
+	if twice.Load() != 0 || largest.Load() > int64(cfg.Signature.MaxBatch) {
+		t.Errorf("got %d requests run twice and a batch of %d rows, want none and at most %d", twice.Load(), largest.Load(), cfg.Signature.MaxBatch)
 	}
 	if good.Load() == 0 || bad.Load() == 0 {
 		t.Errorf("got %d good and %d bad answers, want some of both", good.Load(), bad.Load())

@@ -7,8 +7,7 @@ import (
 	"shoal/internal/infer"
 )
 
-// Triton is the policy of Triton's dynamic batcher. Where Triton would start a
-// batch at once, this policy also lets requests join that are about to arrive.
+// Triton is the policy of Triton's dynamic batcher.
 type Triton struct {
 	// MaxRows is the largest batch, at least 1.
 	MaxRows int
@@ -16,9 +15,6 @@ type Triton struct {
 	Preferred []int
 	// Delay is how long a request may wait for others to join its batch.
 	Delay time.Duration
-	// NoGather makes a batch of exactly the requests that wait when an instance
-	// is free, as in Triton.
-	NoGather bool
 }
 
 // Needs implements Policy.
@@ -36,8 +32,7 @@ func (p *Triton) Decide(v *View) Decision {
 		return Decision{}
 	case v.Queue == nil && v.Requests > 0:
 		if p.plain() && !v.Mixed {
-			// All requests in flight are here: there is none to wait for.
-			return Decision{Fill: p.MaxRows, Start: v.Requests >= v.Peak}
+			return Decision{Fill: p.MaxRows, Start: true}
 		}
 		return Decision{Look: true}
 	}
@@ -160,4 +155,46 @@ func (p *Triton) prefers(rows int) bool {
 func (p *Triton) nextPreferred(rows int) int {
 	i, _ := slices.BinarySearch(p.Preferred, rows+1)
 	return p.Preferred[min(i, len(p.Preferred)-1)]
+}
+
+// start decides whether a held batch starts.
+func (p *Triton) start(v *View) Decision {
+	h := v.Held
+	if h.Ahead { // only if it can neither grow nor be merged any more
+		final := !h.Open && (p.Delay == 0 || h.Sealed || h.Rows >= p.MaxRows)
+		return Decision{Start: final && worthAhead(h)}
+	}
+	// A batch of the right size accepts no more: other requests wait in the
+	// queue, under their queue policies.
+	d := Decision{Start: true, Close: v.KeepQueued && p.prefers(h.Rows)}
+	if p.Delay == 0 || p.MaxRows == 1 || h.Sealed || v.Formed == 0 {
+		return d
+	}
+	if v.Behind == nil {
+		return Decision{Look: true, Close: d.Close}
+	}
+	d.Take = p.merge(v)
+	return d
+}
+
+// longestAhead is the longest run during which the next batch is prepared. A
+// batch that an instance has cannot be withdrawn, and for long runs the copies
+// matter little.
+const longestAhead = 50 * time.Millisecond
+
+// worthAhead reports whether a batch is prepared while its instance runs another.
+func worthAhead(h *Held) bool { return h.LastRun > 0 && h.LastRun <= longestAhead }
+
+// merge returns how many of the batches behind the held one have waited out the
+// delay and fit into it.
+func (p *Triton) merge(v *View) int {
+	rows := v.Held.Rows
+	for i := range v.Behind {
+		next := &v.Behind[i]
+		rows += next.Rows
+		if next.Differs || rows > p.MaxRows || v.Now.Sub(next.Queued) < p.Delay {
+			return i
+		}
+	}
+	return len(v.Behind)
 }

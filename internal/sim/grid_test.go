@@ -48,27 +48,32 @@ var shapes = []shape{
 
 // A scene is a load.
 type scene struct {
-	name string
-	load func(s shape, instances int) Load
+	name   string
+	load   func(s shape, instances int) Load
+	spread float64 // of the times that batches take
 }
 
 func callers(n int, least, most time.Duration) scene {
 	return scene{fmt.Sprintf("%d callers that take up to %v", n, most), func(shape, int) Load {
 		return Load{Callers: n, Turnaround: [2]time.Duration{least, most}}
-	}}
+	}, 0.03}
 }
 
 // random is a stream at a share of what the instances can do.
 func random(share float64) scene {
 	return scene{fmt.Sprintf("random at %.2f", share), func(s shape, instances int) Load {
 		return Load{Rate: share * float64(instances*s.maxRows) / s.cost(s.maxRows, instances).Seconds()}
-	}}
+	}, 0.03}
 }
+
+// noisy is a scene on a machine that does other things as well.
+func noisy(sc scene) scene { return scene{sc.name + ", noisy", sc.load, 0.3} }
 
 var (
 	closed = []scene{
 		callers(1, ms/10, 3*ms/10), callers(8, ms/10, 3*ms/10), callers(64, ms/10, 3*ms/10), // those of the short grid
 		callers(2, ms/10, 3*ms/10), callers(16, ms/10, 3*ms/10), callers(64, ms, 2*ms), callers(8, 3*ms/10, 57*ms/10), callers(32, 3*ms/10, 57*ms/10),
+		noisy(callers(8, ms/10, 3*ms/10)), noisy(callers(16, ms/10, 3*ms/10)), noisy(callers(64, ms/10, 3*ms/10)),
 	}
 	open = []scene{random(0.2), random(0.8), random(0.05), random(0.5), random(0.95)}
 )
@@ -82,7 +87,7 @@ func statics(maxRows int) []*sched.Triton {
 			if size > maxRows || delay == 0 && size < maxRows && size > 1 {
 				continue
 			}
-			list = append(list, &sched.Triton{MaxRows: maxRows, Preferred: []int{size}, Delay: delay, NoGather: true})
+			list = append(list, &sched.Triton{MaxRows: maxRows, Preferred: []int{size}, Delay: delay})
 		}
 	}
 	return list
@@ -96,18 +101,24 @@ type cell struct {
 	ratio      float64 // of the mean latencies
 }
 
+// simulate finds the best setting on one run of the load and compares on another:
+// on the first, the best of many has been lucky, too.
 func simulate(s shape, instances int, sc scene, requests int) cell {
 	setup := Setup{
-		MaxRows: s.maxRows, Instances: instances, Cost: s.cost, Spread: 0.03, Load: sc.load(s, instances),
-		Requests: requests, Warmup: 2 * requests / 3, Seed: 1,
+		MaxRows: s.maxRows, Instances: instances, Cost: s.cost, Spread: sc.spread, Load: sc.load(s, instances),
+		Requests: requests, Warmup: requests, Seed: 1,
 	}
-	c := cell{name: fmt.Sprintf("%s, %d instances, %s", s.name, instances, sc.name)}
+	var best *sched.Triton
+	var least time.Duration
 	for _, p := range statics(s.maxRows) {
 		setup.Policy = p
-		if r := Run(setup); c.setting == "" || r.Mean < c.best.Mean {
-			c.best, c.setting = r, fmt.Sprintf("delay %v, size %d", p.Delay, p.Preferred[0])
+		if r := Run(setup); best == nil || r.Mean < least {
+			best, least = p, r.Mean
 		}
 	}
+	c := cell{name: fmt.Sprintf("%s, %d instances, %s", s.name, instances, sc.name), setting: fmt.Sprintf("delay %v, size %d", best.Delay, best.Preferred[0])}
+	setup.Seed, setup.Policy = 2, best
+	c.best = Run(setup)
 	setup.Policy = sched.NewAuto(s.maxRows)
 	c.auto = Run(setup)
 	c.ratio = float64(c.auto.Mean) / float64(c.best.Mean)
@@ -160,7 +171,7 @@ func TestAutoBesideTheBestSetting(t *testing.T) {
 				looping = append(looping, simulate(s, n, sc, requests))
 			}
 			for _, sc := range streams {
-				streaming = append(streaming, simulate(s, n, sc, requests))
+				streaming = append(streaming, simulate(s, n, sc, 2*requests))
 			}
 		}
 	}

@@ -43,7 +43,7 @@ func (l *Load) turnaround(rng *rand.Rand) time.Duration {
 // begin has the first requests come.
 func (r *run) begin() {
 	for c := range r.Load.Callers {
-		r.events.push(event{at: r.Load.turnaround(r.rng), caller: c})
+		r.events.push(event{at: r.Load.turnaround(r.arrivals), caller: c})
 	}
 	if r.Load.Rate > 0 {
 		r.events.push(event{at: r.gap(), caller: -1})
@@ -66,19 +66,19 @@ func (r *run) gap() time.Duration {
 	rate := l.Rate
 	if l.Burst > 1 {
 		rate /= l.Burst
-		for r.rng.Float64() > 1/l.Burst { // of geometric length
+		for r.arrivals.Float64() > 1/l.Burst { // of geometric length
 			s.left++
 		}
 	}
 	if l.Swing == 0 {
-		return time.Duration(r.rng.ExpFloat64() / rate * 1e9)
+		return time.Duration(r.arrivals.ExpFloat64() / rate * 1e9)
 	}
 	// Past a change of the rate, what is left of the gap passes at the new one.
-	work, at := r.rng.ExpFloat64(), r.now
+	work, at := r.arrivals.ExpFloat64(), r.now
 	for {
 		if at >= s.until {
 			s.fast = !s.fast
-			s.until = at + time.Duration(r.rng.ExpFloat64()*float64(l.Dwell))
+			s.until = at + time.Duration(r.arrivals.ExpFloat64()*float64(l.Dwell))
 		}
 		now := rate * (1 - l.Swing)
 		if s.fast {

@@ -48,7 +48,8 @@ var origin = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 type run struct {
 	Setup
 	source    source
-	rng       *rand.Rand
+	costs     *rand.Rand
+	arrivals  *rand.Rand // apart, so that requests come at the same times under every policy
 	batcher   *sched.Virtual
 	now       time.Duration
 	events    events
@@ -67,7 +68,7 @@ type run struct {
 
 // Run simulates until enough requests are answered.
 func Run(s Setup) Result {
-	r := &run{Setup: s, rng: rand.New(rand.NewPCG(s.Seed, 1)), latencies: make([]time.Duration, 0, s.Requests)}
+	r := &run{Setup: s, costs: rand.New(rand.NewPCG(s.Seed, 1)), arrivals: rand.New(rand.NewPCG(s.Seed, 2)), latencies: make([]time.Duration, 0, s.Requests)}
 	cfg := sched.BatcherConfig{
 		Policy: s.Policy, Levels: []sched.QueuePolicy{{}},
 		Signature: &model.Signature{Name: "simulated", MaxBatch: s.MaxRows},
@@ -119,7 +120,7 @@ func (r *run) start(e *sched.Execution) {
 	r.busy++
 	took := r.Cost(e.Rows, r.busy)
 	if r.Spread > 0 {
-		took = time.Duration(float64(took) * math.Exp(r.Spread*r.rng.NormFloat64()))
+		took = time.Duration(float64(took) * math.Exp(r.Spread*r.costs.NormFloat64()))
 	}
 	r.events.push(event{at: r.now + max(took, 1), caller: -1, batch: e})
 	r.digest(uint64(r.now))
@@ -147,7 +148,7 @@ func (r *run) end(e *sched.Execution) {
 		}
 		r.answered++
 		if caller := r.callers[q.Version]; caller >= 0 {
-			r.events.push(event{at: r.now + r.Load.turnaround(r.rng), caller: caller})
+			r.events.push(event{at: r.now + r.Load.turnaround(r.arrivals), caller: caller})
 		}
 		r.unused = append(r.unused, int(q.Version))
 	}

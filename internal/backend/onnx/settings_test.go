@@ -43,7 +43,7 @@ func TestParametersDoWhatTheyDoInTriton(t *testing.T) {
 		{"CUDA's by number", set("cudnn_conv_algo_search", "1", "arena_extend_strategy", "1", "gpu_mem_limit", "7"), func(s *settings) {
 			s.cuda = map[string]string{"cudnn_conv_algo_search": "HEURISTIC", "arena_extend_strategy": "kSameAsRequested", "gpu_mem_limit": "7"}
 		}},
-		{"what is for the server is left to it", set("SHOAL_GATHER", "no"), func(*settings) {}},
+		{"what is for the server is left to it", set("SHOAL_BATCHING", "auto"), func(*settings) {}},
 		{"basic optimization", `optimization { graph { level: -1 } }`, func(s *settings) { s.optimization = ort.OptimizeBasic }},
 		{"extended optimization", `optimization { graph { level: 1 } }`, func(s *settings) { s.optimization = ort.OptimizeExtended }},
 		{"no optimization", `optimization { graph { level: 2 } }`, func(s *settings) { s.optimization = ort.OptimizeNothing }},

@@ -74,7 +74,7 @@ func (b *Backend) settings(src backend.Source, cfg *modelpb.ModelConfig) (settin
 			s.env = append(s.env, name[len(paramEnv):]+"="+value)
 		case model.ServerParameter(name):
 		case strings.HasPrefix(name, paramPrefix):
-			err = fmt.Errorf("unknown parameter; the parameters are %s, %s, %s, %s, %s and %sNAME", paramPython, paramRunTimeout, paramStart, model.ParamGather, model.ParamBatching, paramEnv)
+			err = fmt.Errorf("unknown parameter; the parameters are %s, %s, %s, %s and %sNAME", paramPython, paramRunTimeout, paramStart, model.ParamBatching, paramEnv)
 		}
 		if err != nil {
 			faults = append(faults, fmt.Errorf("parameters: %s is %q: %w", name, value, err))

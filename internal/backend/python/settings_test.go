@@ -26,7 +26,7 @@ func parameters(pairs ...string) *modelpb.ModelConfig {
 func TestParametersOfTheModelGoBeforeTheServersSettings(t *testing.T) {
 	b := New(Options{Config: map[string]string{"execution-timeout-seconds": "5", "stub-timeout-seconds": "60", "shm-default-byte-size": "1048576"}})
 	s, err := b.settings(backend.Source{Root: "/models/m"}, parameters(
-		"SHOAL_EXECUTION_TIMEOUT_SECONDS", "0.5", "SHOAL_ENV_WEIGHTS", "$$TRITON_MODEL_DIRECTORY/w", "FORCE_CPU_ONLY_INPUT_TENSORS", "no", "SHOAL_GATHER", "no", "threshold", "mine"))
+		"SHOAL_EXECUTION_TIMEOUT_SECONDS", "0.5", "SHOAL_ENV_WEIGHTS", "$$TRITON_MODEL_DIRECTORY/w", "FORCE_CPU_ONLY_INPUT_TENSORS", "no", "SHOAL_BATCHING", "auto", "threshold", "mine"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ type Model struct {
 	Fixed, Row time.Duration
 	MaxBatch   int  // 0: none
 	Batching   bool // the server forms batches
-	NoGather   bool // batches of exactly the waiting requests, as in Triton
+	Triton     bool // by Triton's rules
 	FailEvery  int  // one request in this many fails
 	Instances  int  // 0: one
 	Shape      string
@@ -45,7 +45,7 @@ func Models() []Model {
 	return []Model{
 		{Name: "noop", MaxBatch: 64, Instances: 4, Shape: "3200"},
 		{Name: "curve_flat", Fixed: 2 * ms, Row: 70 * time.Microsecond, MaxBatch: 8, Batching: true},
-		{Name: "curve_flat_exact", Fixed: 2 * ms, Row: 70 * time.Microsecond, MaxBatch: 8, Batching: true, NoGather: true},
+		{Name: "curve_flat_exact", Fixed: 2 * ms, Row: 70 * time.Microsecond, MaxBatch: 8, Batching: true, Triton: true},
 		{Name: "curve_mid", Fixed: 2 * ms, Row: ms / 2, MaxBatch: 32, Batching: true},
 		{Name: "curve_linear", Fixed: ms / 10, Row: 3 * ms / 2, MaxBatch: 8, Batching: true},
 		{Name: "stall", Fixed: ms / 5, MaxBatch: 8, Instances: 8},
@@ -65,8 +65,8 @@ func (m Model) config() string {
 	if m.Batching {
 		text += "dynamic_batching { }\n"
 	}
-	if m.NoGather {
-		text += "parameters { key: \"SHOAL_GATHER\" value { string_value: \"no\" } }\n"
+	if m.Triton {
+		text += "parameters { key: \"SHOAL_BATCHING\" value { string_value: \"triton\" } }\n"
 	}
 	for name, v := range map[string]int64{"fixed_us": m.Fixed.Microseconds(), "row_us": m.Row.Microseconds(), "fail_every": int64(m.FailEvery)} {
 		text += fmt.Sprintf("parameters { key: %q value { string_value: \"%d\" } }\n", name, v)
