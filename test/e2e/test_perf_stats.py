@@ -150,4 +150,5 @@ def test_capacity_is_found_and_can_be_interrupted(target, tool):  # noqa: F811
             break
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=30)
-    assert process.returncode == 130 and "capacity: not found; the highest probe that met p99<2s had 20 requests/s" in out, out + err
+    # On a busy machine the next probe may be over before the signal arrives.
+    assert process.returncode == 130 and re.search(r"capacity: not found; the highest probe that met p99<2s had (20|40) requests/s", out), out + err
