@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -34,8 +35,8 @@ func (e *Engine) LoadAll(ctx context.Context) error {
 	if err := e.follow(ctx, found, ambiguous); err != nil {
 		return err
 	}
-	if err := e.Failed(); err != nil && e.opt.AllOrNothing {
-		return fmt.Errorf("failed to load all models; mend them, or serve the others with --exit-on-error=false:\n%w", err)
+	if errs := e.failures(); len(errs) > 0 && e.opt.AllOrNothing {
+		return fmt.Errorf("%d of %d models did not load; serve the others with --exit-on-error=false:\n%w", len(errs), len(e.sorted()), errors.Join(errs...))
 	}
 	e.loaded.Store(true)
 	return nil

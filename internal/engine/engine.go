@@ -170,14 +170,16 @@ func (e *Engine) Ready() bool {
 }
 
 // Failed returns why models did not load, joined; nil when all did.
-func (e *Engine) Failed() error {
-	var errs []error
+func (e *Engine) Failed() error { return errors.Join(e.failures()...) }
+
+// failures returns an error for each model that did not load.
+func (e *Engine) failures() (errs []error) {
 	for _, m := range e.sorted() {
 		if err := m.failure(); err != nil {
 			errs = append(errs, fmt.Errorf("model %q: %w", m.name, err))
 		}
 	}
-	return errors.Join(errs...)
+	return errs
 }
 
 // ModelReady reports whether that version, or any for infer.LatestVersion, is

@@ -8,8 +8,8 @@ import (
 	"shoal/internal/protocol/h2"
 )
 
-// headerLocked puts out the header of an answer. When the client does not take
-// even that, the call is over.
+// headerLocked queues the header of an answer. When the client accepts not even
+// that, the call is over.
 func (c *conn) headerLocked(s *call) {
 	s.headerSent = true
 	h := head{http: 200, subtype: s.req.subtype, encoding: s.compress, md: s.header}
@@ -19,8 +19,7 @@ func (c *conn) headerLocked(s *call) {
 	}
 }
 
-// finishLocked puts out the end of a call and makes it none of the
-// connection's.
+// finishLocked queues the end of a call and removes it from the connection.
 func (c *conn) finishLocked(s *call, st *status.Status) {
 	if !s.headerSent && len(s.header) > 0 {
 		c.headerLocked(s)
@@ -43,7 +42,7 @@ func (c *conn) finishLocked(s *call, st *status.Status) {
 	c.removeLocked(s)
 }
 
-// refuseLocked answers a request that is none of gRPC's.
+// refuseLocked answers a request that is not valid gRPC.
 func (c *conn) refuseLocked(stream uint32, r *request, re *refusal, endStream bool) {
 	h := head{http: re.http, subtype: r.subtype, status: re.status}
 	c.putHeadLocked(&h, stream, true)
@@ -53,8 +52,8 @@ func (c *conn) refuseLocked(stream uint32, r *request, re *refusal, endStream bo
 	}
 }
 
-// answer sends the one message of a call and ends it well, in one write if the
-// client's windows allow.
+// answer sends the only message of a call and its OK status, in one write if
+// the client's windows allow.
 func (c *conn) answer(s *call, data mem.BufferSlice, compressed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

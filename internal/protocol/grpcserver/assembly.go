@@ -10,11 +10,11 @@ import (
 	"shoal/internal/reject"
 )
 
-// prefixLen is the length of what stands before each message: whether it is
-// compressed, and its length.
+// prefixLen is the length of gRPC's message prefix: a compression flag and the
+// length.
 const prefixLen = 5
 
-// An assembly puts messages together from the data frames of a call. It claims
+// An assembly assembles messages from the data frames of a call. It claims
 // memory for bytes that have arrived, never for bytes that a client announces.
 type assembly struct {
 	prefix  [prefixLen]byte
@@ -27,18 +27,18 @@ type assembly struct {
 	data    mem.BufferSlice
 	first   [2]mem.Buffer // memory for data of the first message
 	later   bool          // it was used
-	fault   error         // what is wrong with the message; the rest of the call is not looked at
+	fault   error         // what is wrong with the message; the rest of the call is ignored
 }
 
 // A new piece of a message takes growth times as much as has arrived, but at
-// least minPiece. The least that a pool keeps is larger than 1 KB.
+// least minPiece. The smallest buffer of a pool is larger than 1 KB.
 const (
 	growth   = 4
 	minPiece = 2 << 10
 	maxPiece = 16 << 20
 )
 
-// begin reads the prefix, which is there.
+// begin reads the prefix, which has arrived.
 func (a *assembly) begin(limit int, memory *inflight.Pool) {
 	n := binary.BigEndian.Uint32(a.prefix[1:])
 	switch {
@@ -80,7 +80,7 @@ func exhausted(err error) *rejection {
 	return rejectf(reject.Overloaded, codes.ResourceExhausted, "%s", err)
 }
 
-// add counts n bytes that were put where room said.
+// add counts n bytes that were stored in room's result.
 func (a *assembly) add(n int, memory *inflight.Pool) {
 	a.filled += n
 	a.got += n
@@ -92,7 +92,7 @@ func (a *assembly) add(n int, memory *inflight.Pool) {
 	}
 }
 
-// arriving returns how much has arrived of a message that is not complete.
+// arriving returns how much of an incomplete message has arrived.
 func (a *assembly) arriving() int64 {
 	if a.left == 0 {
 		return 0
@@ -100,14 +100,14 @@ func (a *assembly) arriving() int64 {
 	return int64(a.got)
 }
 
-// take returns the message, which is complete.
+// take returns the complete message.
 func (a *assembly) take() message {
 	m := message{data: a.data, compressed: a.prefix[0] == 1, there: true}
 	a.data, a.prefixN = nil, 0
 	return m
 }
 
-// free gives back the memory of a message that will not be complete.
+// free frees the memory of a message that will not be complete.
 func (a *assembly) free(memory *inflight.Pool) {
 	if a.memory != nil {
 		memory.Put(a.memory)
@@ -117,9 +117,9 @@ func (a *assembly) free(memory *inflight.Pool) {
 	a.data = nil
 }
 
-// feed reads n bytes of a data frame and returns how many it has left when a
-// message is complete, a fault is found, or there are no more. The client holds
-// so many bytes of memory besides.
+// feed reads n bytes of a data frame. It returns how many are left when a
+// message is complete, an error is found, or there are no more. The client
+// already holds held bytes of memory.
 func (a *assembly) feed(in *input, n, limit int, held int64, memory *inflight.Pool) (rest int, done bool, err error) {
 	if a.prefixN < prefixLen {
 		part := a.prefix[a.prefixN:min(prefixLen, a.prefixN+n)]

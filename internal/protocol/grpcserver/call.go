@@ -15,9 +15,9 @@ import (
 	"shoal/internal/infer"
 )
 
-// A call is one call and the stream that it came on. Its context is its Caller,
-// so that a queue can tell it from one that must be waited for. It is not used
-// again when it is over, as handlers may keep its context.
+// A call is one call and its stream. Its context is its Caller, so that a queue
+// can recognise it. It is not reused when it is over, as handlers may keep its
+// context.
 type call struct {
 	infer.Caller
 
@@ -26,11 +26,12 @@ type call struct {
 	req  *request
 
 	// What arrives. The first group belongs to the goroutine that reads the
-	// connection; the second is handed over with the call, or by inbox.
+	// connection; the second is handed over with the call, or through inbox.
 	assembly assembly
 	received int64 // for content-length
-	started  bool  // with a worker
-	// heldByOthers is what the other calls of the connection hold of the budget.
+	started  bool  // a runner has it
+	// heldByOthers is how much of the budget the other calls of the connection
+	// hold.
 	heldByOthers int64
 
 	message message // of a call with one message
@@ -39,28 +40,28 @@ type call struct {
 
 	// What the handler chose to send.
 	compressor encoding.Compressor // of messages; nil for none
-	compress   string              // its name, empty when nobody chose
+	compress   string              // its name, empty when the handler chose none
 
 	ended atomic.Bool // no longer one of the connection's streams
 
 	// These are protected by the connection's mutex.
 	inWindow     int64 // what the client may still send
-	unacked      int64 // what was read of it and not yet granted again
-	need         int64 // what is missing of a message
-	outWindow    int64 // what the client lets us send, less its setting for all streams
-	turnLeft     int64 // what it may send before others have their turn
+	unacked      int64 // read and not yet granted again
+	need         int64 // missing bytes of a message
+	outWindow    int64 // what the client lets us send, minus its setting for all streams
+	turnLeft     int64 // what it may send before it is another call's turn
 	links        [listKinds]link
 	sent         int64      // bytes of messages that were put out
 	arrived      int64      // bytes that the client has begun to send
-	paces        *callPaces // made when it was seen to wait
-	charged      int64      // what it holds of the budget besides its messages
-	arriving     int64      // what has arrived of a message that is not complete
+	paces        *callPaces // made when it was found waiting
+	charged      int64      // what it holds of the budget in addition to its messages
+	arriving     int64      // how much of an incomplete message has arrived
 	delivering   bool       // the reader is adding to its messages
 	handedOver   bool       // a handler has its message
-	running      bool       // a worker has it
-	cutOff       bool       // and it is no longer one of the connection's
-	sending      bool       // a part of a message is out
-	remoteClosed bool       // the client has sent all
+	running      bool       // a runner has it
+	cutOff       bool       // the connection no longer has it, but its handler runs
+	sending      bool       // a part of a message was sent
+	remoteClosed bool       // the client has sent everything
 	headerSent   bool
 	header       metadata.MD
 	trailer      metadata.MD
@@ -73,7 +74,7 @@ type call struct {
 	values context.Context
 }
 
-// A message is one as it came off the wire.
+// A message is a message from the wire.
 type message struct {
 	data       mem.BufferSlice
 	compressed bool
@@ -89,8 +90,8 @@ func (m *message) free() {
 	*m = message{}
 }
 
-// callContext is a call as a context. What a context has beyond an end is made
-// when somebody asks for it.
+// callContext is a call as a context. Everything but its end is made when it is
+// first used.
 type callContext call
 
 // Deadline implements context.Context.
@@ -136,10 +137,10 @@ func (c *callContext) Value(key any) any {
 	return values.Value(key)
 }
 
-// callKey is what a call's context has the call under.
+// callKey is the key of the call in its context.
 type callKey struct{}
 
-// innerLocked returns the context that stands behind the call.
+// innerLocked returns the context behind the call.
 func (c *callContext) innerLocked() context.Context {
 	if c.inner == nil {
 		c.inner, c.cancel = context.WithCancel(context.Background())
@@ -150,14 +151,13 @@ func (c *callContext) innerLocked() context.Context {
 	return c.inner
 }
 
-// limit gives the call its deadline. It is called before anybody else has the
-// call.
+// limit sets the call's deadline, before anybody else has the call.
 func (c *call) limit(d time.Duration) {
 	c.inner, c.cancel = context.WithTimeout(context.Background(), d)
 	context.AfterFunc(c.inner, c.expire)
 }
 
-// end ends the call's context, as the call is over.
+// end ends the context of a call that is over.
 func (c *call) end() {
 	c.mu.Lock()
 	if c.err == nil {
@@ -172,13 +172,13 @@ func (c *call) end() {
 	}
 }
 
-// cut ends a call that is not answered, and takes it out of its queue.
+// cut ends a call that is not answered, and removes it from its queue.
 func (c *call) cut() {
 	c.end()
 	c.Leave()
 }
 
-// wakeLocked lets a sender look again.
+// wakeLocked wakes a sender.
 func (c *call) wakeLocked() {
 	if c.wake != nil {
 		select {

@@ -1,8 +1,8 @@
 package grpcserver
 
-// A callList is a list of calls through links of their own, so that it takes no
-// memory and a call leaves it from anywhere. A call is in one list at a time for
-// each kind of list.
+// A callList is an intrusive list of calls, so that it takes no memory and a
+// call can be removed from anywhere. A call is in one list at a time for each
+// kind of list.
 type callList struct {
 	kind        int
 	first, last *call
@@ -17,7 +17,7 @@ const (
 	listKinds
 )
 
-// A link is a call's place in a list.
+// A link is a call's position in a list.
 type link struct {
 	list       *callList
 	prev, next *call
@@ -35,7 +35,7 @@ func (l *callList) push(s *call) {
 	l.n++
 }
 
-// unlist takes a call out of the list of a kind that it is in, if any.
+// unlist removes a call from its list of a kind, if any.
 func (s *call) unlist(kind int) {
 	at := &s.links[kind]
 	l := at.list

@@ -29,8 +29,8 @@ func (o *Options) maxUnpacked(packed int) int {
 	return int(limit)
 }
 
-// decompress returns the bytes of a compressed message, as many as the options
-// allow. Memory is claimed as it is filled.
+// decompress returns the bytes of a compressed message, within the options'
+// limits. Memory is claimed as it is filled.
 func decompress(by encoding.Compressor, data mem.BufferSlice, opt *Options) (mem.BufferSlice, error) {
 	r := data.Reader()
 	defer func() { _ = r.Close() }()
@@ -95,8 +95,7 @@ func compress(by encoding.Compressor, data mem.BufferSlice, pool mem.BufferPool)
 	return out, nil
 }
 
-// encode returns v as it is sent, and whether it is compressed. The caller frees
-// it.
+// encode returns v encoded, and whether it is compressed. The caller frees it.
 func (c *call) encode(v any) (mem.BufferSlice, bool, error) {
 	opt := &c.conn.server.opt
 	data, err := opt.Codec.Marshal(v)
@@ -119,14 +118,14 @@ func (c *call) encode(v any) (mem.BufferSlice, bool, error) {
 	return data, compressed, nil
 }
 
-// callOf returns the call whose handler has ctx.
+// callOf returns the call of a handler's ctx.
 func callOf(ctx context.Context) (*call, bool) {
 	c, ok := ctx.Value(callKey{}).(*call)
 	return c, ok
 }
 
-// RequestCompressor returns the name of what the request is compressed with;
-// empty for nothing.
+// RequestCompressor returns the name of the request's compression; empty for
+// none.
 func RequestCompressor(ctx context.Context) string {
 	c, ok := callOf(ctx)
 	if !ok || c.req.encoding == encoding.Identity {
@@ -135,7 +134,8 @@ func RequestCompressor(ctx context.Context) string {
 	return c.req.encoding
 }
 
-// ClientAccepts reports whether the client takes messages compressed like that.
+// ClientAccepts reports whether the client accepts messages with that
+// compression.
 func ClientAccepts(ctx context.Context, name string) bool {
 	c, ok := callOf(ctx)
 	return ok && c.req.accepts(name)
@@ -150,9 +150,8 @@ func (r *request) accepts(name string) bool {
 	return false
 }
 
-// SetSendCompressor chooses how the answers of a call are compressed, before the
-// first is sent; encoding.Identity is not at all. Without it they are compressed
-// as the request is.
+// SetSendCompressor chooses the compression of a call's answers, before the
+// first is sent; encoding.Identity means none. The default is the request's.
 func SetSendCompressor(ctx context.Context, name string) error {
 	c, ok := callOf(ctx)
 	if !ok {

@@ -16,21 +16,21 @@ import (
 )
 
 // Sizes that were measured with tensors of 602 KB on loopback: windows that do
-// not hold up a client, and frames that are large where a client makes use of
-// it. The connection's window is granted again as data arrives, that of a stream
-// when it is read.
+// not slow a client down, and large frames for clients that use them. The
+// connection's window is granted again as data arrives, a stream's when it is
+// read.
 const (
 	streamWindow = 1 << 20
 	connWindow   = 4 << 20
 	maxFrame     = 1 << 20
 )
 
-// ConnMemory is what a connection takes besides its calls. It counts against the
-// budget and is never refused: whoever serves bounds the connections by it.
+// ConnMemory is the memory of a connection without its calls. It counts against
+// the budget and is never refused: the number of connections is bounded by it.
 const ConnMemory = smallInput + 12<<10
 
-// What a call, and a call with a stream of messages, take besides their messages:
-// structures and stacks.
+// The memory of a call, and of a call with a stream of messages, without the
+// messages: structures and stacks.
 const (
 	callMemory   = 1 << 10
 	streamMemory = 64 << 10
@@ -45,55 +45,55 @@ type conn struct {
 	// These belong to the goroutine that reads.
 	in      input
 	headers headerReader
-	current *call // the last that a frame was for
+	current *call // the call of the last frame
 	pings   pings
 	meter   meter
 
 	watch   watch        // protected by the server's looking
-	written atomic.Int64 // bytes that the socket has taken
+	written atomic.Int64 // bytes that the socket has accepted
 
 	mu        sync.Mutex // protects the fields below
 	inWindow  int64      // what the client may still send
-	unacked   int64      // what has arrived and was not yet granted again
+	unacked   int64      // arrived and not yet granted again
 	streams   map[uint32]*call
-	lastID    uint32 // the highest of a stream that was opened
-	charged   int64  // what its calls hold of the budget besides their messages
-	streamed  int64  // that of calls with a stream of messages
-	arriving  int64  // what has arrived of messages that are not complete
-	unsent    int64  // what is left of answers that are being sent
-	runs      int    // calls of one message that a handler has
+	lastID    uint32 // the highest stream that was opened
+	charged   int64  // what its calls hold of the budget in addition to their messages
+	streamed  int64  // the same of calls with a stream of messages
+	arriving  int64  // how much of incomplete messages has arrived
+	unsent    int64  // the rest of answers that are being sent
+	runs      int    // calls of one message that run
 	outWindow int64  // what the client lets us send
 	settings  peerSettings
 	out       output
 	spare     output // what is being written while writing is set
 	writing   bool
-	control   int // bytes that the reader has put out and that are not written
+	control   int // bytes that the reader has queued and that are not written
 	indexing  indexing
 	block     []byte     // memory for the fields of a header
 	answered  bool       // something was sent since the last ping
-	waiting   callList   // calls that wait for the connection's window or for room
+	waiting   callList   // calls that wait for the connection's window or for room in the output
 	starved   callList   // calls that wait for the window of their stream
 	receiving callList   // calls whose message is awaited
-	sent      int64      // bytes of messages that were put out
+	sent      int64      // bytes of messages that were queued
 	turn      *call      // the one of waiting that may send
-	widest    int64      // the most that a stream's outWindow was since there were none
-	business  int        // what the calls were worth, in points of the meter
+	widest    int64      // the largest outWindow of a stream since there were none
+	business  int        // payment by calls, in points of the meter
 	readable  *sync.Cond // waits until answers are written or cut-off calls end
-	early     recent     // those that we ended before the client had
-	cutOff    int        // calls that run though their streams are gone
+	early     recent     // streams that we ended before the client had
+	cutOff    int        // calls that run although their streams are gone
 	state     connState
 	greeted   bool // the handshake is done
 	leaving   bool // the client was told that the connection will drain
 	timers    []*time.Timer
 
 	silenceTimer *time.Timer
-	pinged       time.Time // when it was pinged for its silence
+	pinged       time.Time // when it was pinged because it was silent
 }
 
 // open → draining → lingering → closed; any → closed.
 //
-// A draining connection takes no new streams and lingers when it has none. A
-// lingering one has sent its last and waits for the client to hang up.
+// A draining connection accepts no new streams and lingers when it has none. A
+// lingering one has sent its last frame and waits for the client to hang up.
 type connState int
 
 const (
@@ -103,7 +103,7 @@ const (
 	connClosed
 )
 
-// peerSettings are the client's.
+// peerSettings are the client's settings.
 type peerSettings struct {
 	window        int64 // of a new stream
 	maxFrame      int
@@ -127,7 +127,7 @@ func newConn(s *Server, nc net.Conn) *conn {
 }
 
 // lingerTime is how long a client may take to hang up after its connection was
-// ended: closing at once could cost it what it has not read.
+// ended: closing at once could lose data that it has not read.
 const lingerTime = time.Second
 
 // serve runs the connection until it is over.
@@ -186,7 +186,7 @@ func (c *conn) handshake() error {
 	return nil
 }
 
-// greeting returns what the server says first.
+// greeting returns the server's preface.
 func (c *conn) greeting() []byte {
 	list := []http2.Setting{
 		{ID: http2.SettingMaxFrameSize, Val: maxFrame},
@@ -201,7 +201,7 @@ func (c *conn) greeting() []byte {
 
 var errPreface = errors.New("the client does not speak HTTP/2 (with prior knowledge); send gRPC here")
 
-// preface reads what the client must say first.
+// preface reads the client's preface.
 func (c *conn) preface() error {
 	b, err := c.in.take(len(http2.ClientPreface))
 	if err != nil {
@@ -248,7 +248,7 @@ func (c *conn) endIf(conditionLocked func() bool) bool {
 	return true
 }
 
-// abort tells the client what it did wrong and lingers.
+// abort tells the client its error and lingers.
 func (c *conn) abort(fault connError) {
 	c.mu.Lock()
 	c.out.settle(h2.AppendGoAway(c.out.buf, c.lastID, fault.code, fault.text))
@@ -260,23 +260,23 @@ func (c *conn) abort(fault connError) {
 	}
 }
 
-// lingerLocked has what is left written and then waits, for a while, for the
-// client to hang up.
+// lingerLocked writes what is left and then waits, for a while, for the client
+// to hang up.
 func (c *conn) lingerLocked() {
 	if c.state >= connLingering {
 		return
 	}
 	c.state = connLingering
-	// Also ends a write that the client does not read.
+	// This also ends a write that the client does not read.
 	_ = c.nc.SetDeadline(time.Now().Add(lingerTime))
 	c.kickLocked()
 }
 
-// idleLocked reports whether the client is waited for: no call has all that it
-// needs to run.
+// idleLocked reports whether the server waits for the client: no call has
+// everything that it needs to run.
 func (c *conn) idleLocked() bool { return c.runs == 0 && c.unsent == 0 }
 
-// IdleSince implements connlimit.Conn: such a connection is idle since something
+// IdleSince implements connlimit.Conn: the connection is idle since something
 // was last read from it.
 func (c *conn) IdleSince() (int64, bool) {
 	c.mu.Lock()
@@ -291,8 +291,8 @@ func (c *conn) IdleSince() (int64, bool) {
 // CloseIdle implements connlimit.Conn.
 func (c *conn) CloseIdle() bool { return c.endIf(c.idleLocked) }
 
-// removeLocked makes a call none of the connection's and reports whether it was
-// one. Unless it was answered, the caller must cut it off.
+// removeLocked removes a call from the connection and reports whether it was
+// there. Unless it was answered, the caller must cut it off.
 func (c *conn) removeLocked(s *call) bool {
 	if s.ended.Load() {
 		return false

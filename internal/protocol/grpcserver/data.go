@@ -11,7 +11,7 @@ import (
 	"shoal/internal/reject"
 )
 
-// What is wrong with the messages of a call.
+// Errors of the messages of a call.
 var (
 	errBrokenOff = rejectf(reject.Malformed, codes.Internal, "%v", io.ErrUnexpectedEOF)
 	errNoMessage = rejectf(reject.Malformed, codes.Internal, "cardinality violation: received no request message from non-client-streaming RPC")
@@ -59,7 +59,7 @@ func (c *conn) onData(h h2.Header) error {
 }
 
 // arrived counts a data frame against the windows and reports whether a call
-// wants it. The padding is nobody's to read, so the stream is granted it again.
+// wants it. Nobody reads the padding, so it is granted again.
 func (c *conn) arrived(s *call, h h2.Header, padding int64) (bool, error) {
 	n := int64(h.Length)
 	c.mu.Lock()
@@ -150,12 +150,13 @@ func (c *conn) feed(s *call, n int) error {
 	return nil
 }
 
-// heldLocked returns what the connection's calls hold of the budget, roughly. One
-// that holds much is no small client, however small its calls are.
+// heldLocked returns roughly what the connection's calls hold of the budget. A
+// connection that holds much is not a small client, however small its calls
+// are.
 func (c *conn) heldLocked() int64 { return c.charged + c.arriving }
 
-// dropLocked gives back what has arrived of a call that is over, unless a
-// handler has it or the reader is adding to it.
+// dropLocked frees what has arrived of a call that is over, unless a handler
+// has it or the reader is adding to it.
 func (c *call) dropLocked() {
 	if c.delivering {
 		return
@@ -166,8 +167,9 @@ func (c *call) dropLocked() {
 	}
 }
 
-// grantLocked lets the client send more for a call: what was read, once that is
-// enough, and a message that is larger than the window, unless others wait.
+// grantLocked lets the client send more for a call: as much as was read, once
+// that is enough, and the rest of a message that is larger than the window,
+// unless other requests wait for memory.
 func (c *conn) grantLocked(s *call) bool {
 	var by int64
 	if s.unacked >= streamWindow/2 {
@@ -185,7 +187,7 @@ func (c *conn) grantLocked(s *call) bool {
 	return true
 }
 
-// add takes a message that has arrived.
+// add adds a message that has arrived.
 func (c *call) add(m message) {
 	switch {
 	case c.inbox != nil:
@@ -199,7 +201,7 @@ func (c *call) add(m message) {
 	}
 }
 
-// fail ends what arrives with an error.
+// fail ends the incoming messages with an error.
 func (c *call) fail(err error) {
 	if c.inbox != nil {
 		c.inbox.close(err)
@@ -211,8 +213,7 @@ func (c *call) fail(err error) {
 	}
 }
 
-// unpack returns a message's bytes as the codec takes them, which the caller
-// frees.
+// unpack returns a message's bytes, decompressed, which the caller frees.
 func (c *call) unpack(m message) (message, error) {
 	if !m.compressed {
 		return m, nil
@@ -236,7 +237,7 @@ func (c *call) decode(m message, v any) error {
 	defer m.data.Free()
 	if err := c.conn.server.opt.Codec.Unmarshal(m.data, v); err != nil {
 		if reject.ReasonOf(err) != reject.None {
-			return err // the codec's own
+			return err // the codec's own error
 		}
 		return rejectf(reject.Malformed, codes.Internal, "grpc: failed to unmarshal the received message: %v", err)
 	}

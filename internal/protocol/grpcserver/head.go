@@ -17,19 +17,19 @@ import (
 
 // A head is a header or a trailer of an answer.
 type head struct {
-	http     int    // the status of HTTP; zero in a trailer that follows a header
+	http     int    // HTTP's status; zero in a trailer that follows a header
 	subtype  string // of the content type
-	encoding string // how messages are compressed; empty for not at all
+	encoding string // compression of messages; empty for none
 	status   *status.Status
 	md       metadata.MD
 
-	// What the client takes of the status, by fit.
+	// The part of the status that the client accepts, set by fit.
 	message, details string
 }
 
 // Limits of a header list in bytes, as HTTP/2 counts them. gRPC's C core, which
-// Python and C++ clients use, takes 16 KB but may refuse what has more than
-// 8 KB; gRPC for Java takes 8 KB.
+// Python and C++ clients use, accepts 16 KB but may refuse more than 8 KB; gRPC
+// for Java accepts 8 KB.
 const (
 	usualHeaderList   = 8 << 10
 	longestHeaderList = 64 << 10
@@ -38,8 +38,8 @@ const (
 // maxSubtype is the longest subtype of a content type that is sent back.
 const maxSubtype = 32
 
-// headerLimits returns how large a header list may be, and how large one is made
-// by the text of a status.
+// headerLimits returns how large a header list may be, and how large the text
+// of a status may make it.
 func (s *peerSettings) headerLimits() (most, usual int64) {
 	if s.maxHeaderList < 0 {
 		return math.MaxInt64, usualHeaderList
@@ -49,9 +49,9 @@ func (s *peerSettings) headerLimits() (most, usual int64) {
 	return most, min(most-most/5, max(usualHeaderList, most/2), longestHeaderList)
 }
 
-// fit leaves out what the client does not take: first the details of the status,
-// then the end of its message, at last the metadata. It reports false when even
-// the rest is too large.
+// fit leaves out what the client does not accept: first the details of the
+// status, then the end of its message, at last the metadata. It returns false
+// when even the rest is too large.
 func (h *head) fit(s *peerSettings) bool {
 	most, usual := s.headerLimits()
 	size := h.fixedSize()
@@ -96,9 +96,9 @@ func (h *head) fitStatus(room int64) {
 	}
 }
 
-// fitMessage returns a text as it stands in grpc-message, cut to room bytes, and
-// whether that is all of it. A text that is cut says so; where there is no room
-// for that either, it is empty.
+// fitMessage returns a text encoded for grpc-message, cut to room bytes, and
+// whether it is complete. A cut text says so; if there is no room for that
+// either, it is empty.
 func fitMessage(text string, room int64) (string, bool) {
 	if room <= 0 {
 		return "", false
@@ -120,7 +120,7 @@ func fieldSize(name string, value int) int64 {
 	return int64(hpack.HeaderField{Name: name}.Size()) + int64(value)
 }
 
-// fixedSize is the size of all but the metadata and the texts of the status.
+// fixedSize is the size without the metadata and the texts of the status.
 func (h *head) fixedSize() int64 {
 	var n int64
 	if h.http != 0 {
@@ -138,8 +138,8 @@ func (h *head) fixedSize() int64 {
 	return n
 }
 
-// answeredSubtype is the subtype that is sent back: the client's own, unless it
-// is so long that it would make answers large.
+// answeredSubtype is the subtype of the answer: the client's own, unless it is
+// so long that it would make answers large.
 func (h *head) answeredSubtype() string {
 	if len(h.subtype) > maxSubtype {
 		return ""
@@ -164,8 +164,8 @@ func metadataSize(md metadata.MD) int64 {
 	return n
 }
 
-// appendHead appends a head as a header block. The client must get the block, as
-// its table of fields follows ours.
+// appendHead appends a head as a header block. The client must get the block,
+// to keep its HPACK table in step with ours.
 func (x *indexing) appendHead(b []byte, h *head) []byte {
 	b = x.appendTableSize(b)
 	if h.http != 0 {
@@ -214,8 +214,8 @@ func (x *indexing) appendResponse(b []byte, h *head) []byte {
 	return x.appendContentType(b)
 }
 
-// putHeadLocked puts out a header or trailer with as much as the client takes.
-// When it takes too little for any, the stream is reset and false returned.
+// putHeadLocked queues a header or trailer with as much as the client accepts.
+// When it accepts too little, the stream is reset and false returned.
 func (c *conn) putHeadLocked(h *head, stream uint32, endStream bool) bool {
 	if !h.fit(&c.settings) {
 		c.out.settle(h2.AppendNumber(c.out.buf, http2.FrameRSTStream, stream, uint32(http2.ErrCodeInternal)))

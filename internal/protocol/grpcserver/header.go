@@ -13,9 +13,9 @@ import (
 	"shoal/internal/protocol/h2"
 )
 
-// A client's header is a few hundred bytes. maxHeaderList leaves room for tokens
-// and none for a flood; maxHeaderBlock and maxHeaderFrames bound what is
-// gathered before any of it is looked at.
+// A client's header is a few hundred bytes. maxHeaderList leaves room for
+// tokens but not for a flood; maxHeaderBlock and maxHeaderFrames bound what is
+// collected before it is parsed.
 const (
 	maxHeaderList   = 64 << 10
 	maxHeaderBlock  = 2 * maxHeaderList
@@ -28,12 +28,12 @@ type headerReader struct {
 	decoder *hpack.Decoder
 	fields  []hpack.HeaderField
 	size    int
-	regular bool // a field that is none of HTTP/2's own has come
+	regular bool // a field other than HTTP/2's pseudo-headers has come
 	invalid bool
 	tooBig  bool
 
-	// The last block that left the decoder as it was, and what it meant: the
-	// same block means the same again.
+	// The last block that did not change the decoder, and its request: the same
+	// block means the same again.
 	last    []byte
 	request *request
 
@@ -57,7 +57,7 @@ func (h *headerReader) emit(f hpack.HeaderField) {
 		return
 	}
 	if h.invalid {
-		return // the rest only matters to the decoder
+		return // only the decoder needs the rest
 	}
 	pseudo := strings.HasPrefix(f.Name, ":")
 	switch {
@@ -71,8 +71,8 @@ func (h *headerReader) emit(f hpack.HeaderField) {
 	h.fields = append(h.fields, f)
 }
 
-// repeated reports whether a field of HTTP/2's own is unknown or has come
-// already. Two authorities are left to gRPC, which has an answer to that.
+// repeated reports whether a pseudo-header is unknown or has come already. gRPC
+// has its own answer to two authorities.
 func (h *headerReader) repeated(name string) bool {
 	switch name {
 	case ":authority":
@@ -89,7 +89,7 @@ func (h *headerReader) repeated(name string) bool {
 	return false
 }
 
-// hasPseudo reports whether a field is one of HTTP/2's own, which trailers may not
+// hasPseudo reports whether there is a pseudo-header, which trailers may not
 // have.
 func (h *headerReader) hasPseudo() bool {
 	return slices.ContainsFunc(h.fields, func(f hpack.HeaderField) bool { return strings.HasPrefix(f.Name, ":") })
@@ -143,9 +143,8 @@ func (h *headerReader) parse(s *Server, block []byte) (*request, error) {
 	return r, nil
 }
 
-// indexed reports whether a block only refers to what the decoder knows. Such a
-// block does not change what it knows, so that it means the same until another
-// comes.
+// indexed reports whether a block only refers to the decoder's table. Such a
+// block does not change the table, so it means the same until another comes.
 func indexed(block []byte) bool {
 	for _, b := range block {
 		if b < 0x80 || b == 0xff { // a literal, or a number of several bytes

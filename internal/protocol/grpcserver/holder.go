@@ -3,8 +3,8 @@ package grpcserver
 import "shoal/internal/reject"
 
 // Waiting implements inflight.Holder. Calls with a stream of messages count as
-// waiting: they may never send one. Messages that arrive do not while the reader
-// waits for memory: that is not the client's fault.
+// waiting: they may never send one. Arriving messages do not count while the
+// reader waits for memory: that is not the client's fault.
 func (c *conn) Waiting() (bytes, moved int64) {
 	c.mu.Lock()
 	bytes = c.unsent + int64(c.out.size) + c.streamed
@@ -18,5 +18,5 @@ func (c *conn) Waiting() (bytes, moved int64) {
 // Evict implements inflight.Holder.
 func (c *conn) Evict() {
 	c.server.opt.Rejects.Closed(reject.GRPC, reject.MaxMemory, c.nc.RemoteAddr(), "memory was short and the client slow")
-	go c.end() // it may have to wait for a write
+	go c.end() // it may block on a write
 }

@@ -1,16 +1,16 @@
 package grpcserver
 
-// indexing is what the client's table of fields holds of ours: the two that
-// almost every answer has. All others are spelled out, so that the places of
-// these are known.
+// indexing is what the client's HPACK table holds of ours: the two fields that
+// almost every answer has. All others are sent literally, so that the indices
+// of these are known.
 type indexing struct {
 	off         bool // the client's table is too small
-	tell        bool // and it was not told yet that it is not used
-	contentType byte // places; zero when not there
+	tell        bool // the client was not told yet that it is not used
+	contentType byte // indices; zero when absent
 	ok          byte
 }
 
-// The places in HPACK's table that are used here.
+// The indices in HPACK's table that are used here.
 const (
 	indexStatus200   = 8
 	indexStatus      = 8 // its name
@@ -33,7 +33,7 @@ func (x *indexing) appendContentType(b []byte) []byte {
 	return appendString(append(b, 0x40|indexContentType), contentType)
 }
 
-// appendOK appends the status of a call that went well.
+// appendOK appends the status of a successful call.
 func (x *indexing) appendOK(b []byte) []byte {
 	switch {
 	case x.off:
@@ -48,8 +48,8 @@ func (x *indexing) appendOK(b []byte) []byte {
 	return appendString(appendString(append(b, 0x40), "grpc-status"), "0")
 }
 
-// appendInt appends a number of HPACK's whose first byte has bits of its own
-// above those of the prefix.
+// appendInt appends an HPACK integer whose first byte has other bits above the
+// prefix.
 func appendInt(b []byte, first byte, prefix, n int) []byte {
 	limit := 1<<prefix - 1
 	if n < limit {
@@ -66,7 +66,7 @@ func appendString(b []byte, s string) []byte {
 	return append(appendInt(b, 0, 7, len(s)), s...)
 }
 
-// appendField appends a field that is spelled out and kept in no table.
+// appendField appends a literal field that is in no table.
 func appendField(b []byte, name, value string) []byte {
 	return appendString(appendString(append(b, 0), name), value)
 }

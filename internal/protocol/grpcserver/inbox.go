@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// An inbox holds the messages of a stream that have arrived and were not read.
-// The client's window bounds them.
+// An inbox holds the unread messages of a stream. The client's window bounds
+// them.
 type inbox struct {
 	wake chan struct{} // buffered 1: something changed
 
@@ -24,7 +24,7 @@ func (b *inbox) signal() {
 	}
 }
 
-// add puts a message in, unless the inbox is closed.
+// add adds a message, unless the inbox is closed.
 func (b *inbox) add(m message) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -36,7 +36,7 @@ func (b *inbox) add(m message) {
 	b.signal()
 }
 
-// finish says that there will be no more messages.
+// finish marks that there will be no more messages.
 func (b *inbox) finish() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -46,8 +46,7 @@ func (b *inbox) finish() {
 	b.signal()
 }
 
-// close says that there will be no more messages, and drops those that were not
-// read.
+// close marks that there will be no more messages, and drops the unread ones.
 func (b *inbox) close(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -9,19 +9,19 @@ import (
 	"shoal/internal/inflight"
 )
 
-// An input reads a connection through a buffer. What is read into memory of the
-// caller's own skips the buffer where that saves a copy. It belongs to the
-// goroutine that reads.
+// An input reads a connection through a buffer. Reads into the caller's memory
+// skip the buffer where that saves a copy. It belongs to the goroutine that
+// reads.
 type input struct {
 	conn   net.Conn
 	budget *inflight.Budget // what a buffer that has grown counts against
 	buf    []byte
-	r, w   int // what is in buf and not taken
+	r, w   int // buf[r:w] is unread
 	// last is when something was last read, for keepalive, and total how much
-	// was.
+	// was read.
 	last, total atomic.Int64
 
-	// What the goroutine that reads waits for: a number of frames, and in the
+	// What the reading goroutine waits for: a number of frames, and in the
 	// lower bits one of the constants below.
 	waiting atomic.Uint64
 	kind    uint64 // what is being read
@@ -30,20 +30,20 @@ type input struct {
 
 // What is being read.
 const (
-	readerBusy    = iota // nothing, the reader does not wait
+	readerBusy    = iota // the reader does not wait
 	readerIdle           // a new frame
-	readerHeader         // the rest of a header, or of a frame's own
+	readerHeader         // the rest of a header, or of a frame's header
 	readerPayload        // the rest of another frame
 	readerMask    = 3
 )
 
-// begin says that a frame begins which is no part of a header.
+// begin marks the beginning of a frame that is not part of a header.
 func (in *input) begin() {
 	in.kind = readerIdle
 	in.begun++
 }
 
-// read is conn.Read, with what is waited for known to others.
+// read is conn.Read; other goroutines can see what it waits for.
 func (in *input) read(b []byte) (int, error) {
 	kind := in.kind
 	if kind == readerIdle && in.w > in.r {
@@ -64,7 +64,7 @@ const inputSize = 64 << 10
 // directSize is how much must be missing to be read past the buffer.
 const directSize = 32 << 10
 
-// smallInput is what a buffer has at first: many connections never send more.
+// smallInput is the initial size of a buffer: many connections never send more.
 const smallInput = 4 << 10
 
 func (in *input) init(conn net.Conn, budget *inflight.Budget) {
@@ -72,7 +72,7 @@ func (in *input) init(conn net.Conn, budget *inflight.Budget) {
 	in.last.Store(time.Now().UnixNano())
 }
 
-// extra returns what the buffer has beyond the usual.
+// extra returns by how much the buffer has grown.
 func (in *input) extra() int { return max(len(in.buf)-smallInput, 0) }
 
 // buffered returns how much can be taken without a system call.
@@ -103,7 +103,7 @@ func (in *input) peek(n int) ([]byte, error) {
 // skip takes n bytes that were peeked at.
 func (in *input) skip(n int) { in.r += n }
 
-// take is peek and skip. What it returns holds until the next call.
+// take is peek and skip. Its result is valid until the next call.
 func (in *input) take(n int) ([]byte, error) {
 	b, err := in.peek(n)
 	if err == nil {
@@ -133,7 +133,7 @@ func (in *input) fill(dst []byte) error {
 	return nil
 }
 
-// discard passes over n bytes.
+// discard skips n bytes.
 func (in *input) discard(n int) error {
 	for n > 0 {
 		if _, err := in.peek(1); err != nil {
@@ -146,7 +146,7 @@ func (in *input) discard(n int) error {
 	return nil
 }
 
-// drain reads until the peer hangs up or the deadline that is set has passed.
+// drain reads until the peer hangs up or the deadline has passed.
 func (in *input) drain() {
 	_, _ = io.Copy(io.Discard, in.conn)
 }

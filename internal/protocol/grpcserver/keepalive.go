@@ -12,7 +12,7 @@ import (
 	"shoal/internal/reject"
 )
 
-// pings is how a client pings. It belongs to the goroutine that reads.
+// pings tracks how a client pings. It belongs to the goroutine that reads.
 type pings struct {
 	last    time.Time
 	strikes int
@@ -25,8 +25,8 @@ const (
 	idlePing   = 2 * time.Hour
 )
 
-// drainPing is sent with the notice that a connection drains: its answer says
-// that all that the client sent before it knew has arrived.
+// drainPing is sent with the notice that a connection drains: its answer shows
+// that everything that the client sent before it knew has arrived.
 var drainPing = [h2.PingLen]byte{'d', 'r', 'a', 'i', 'n', 'i', 'n', 'g'}
 
 // drainTime is how long that answer may take.
@@ -57,7 +57,7 @@ func (c *conn) onPing(h h2.Header) error {
 	return nil
 }
 
-// pingInterval returns how often a client with so many calls may ping.
+// pingInterval returns how often a client with that many calls may ping.
 func (c *conn) pingInterval(calls int) time.Duration {
 	policy := &c.server.opt.Enforcement
 	if calls == 0 && !policy.PermitWithoutStream {
@@ -66,8 +66,8 @@ func (c *conn) pingInterval(calls int) time.Duration {
 	return policy.MinTime
 }
 
-// count notes a ping and reports whether it is one too many. A ping after an
-// answer of ours counts for nothing.
+// count counts a ping and reports whether it is one too many. A ping after an
+// answer of ours does not count.
 func (p *pings) count(now time.Time, answered bool, interval time.Duration) bool {
 	soon := p.last.Add(interval).After(now)
 	p.last = now
@@ -80,8 +80,8 @@ func (p *pings) count(now time.Time, answered bool, interval time.Duration) bool
 	return p.strikes > maxStrikes
 }
 
-// startKeepalive has the connection pinged when it is silent, and ended when it
-// is old.
+// startKeepalive pings the connection when it is silent, and ends it when it is
+// old.
 func (c *conn) startKeepalive() {
 	k := &c.server.opt.Keepalive
 	c.mu.Lock()
@@ -92,13 +92,14 @@ func (c *conn) startKeepalive() {
 	c.silenceTimer = time.AfterFunc(k.Time, c.silent)
 	c.timers = append(c.timers, c.silenceTimer)
 	if k.MaxConnectionAge > 0 {
-		// The jitter keeps clients that came together from coming back together.
+		// The jitter keeps clients that came together from reconnecting
+		// together.
 		age := time.Duration(float64(k.MaxConnectionAge) * (0.9 + 0.2*rand.Float64()))
 		c.timers = append(c.timers, time.AfterFunc(age, c.old))
 	}
 }
 
-// silent pings a client that was not heard of, and gives up one that has not
+// silent pings a silent client, and closes the connection of one that has not
 // answered.
 func (c *conn) silent() {
 	k := &c.server.opt.Keepalive
@@ -137,8 +138,8 @@ func (c *conn) old() {
 	}
 }
 
-// drain tells the client to open no more streams and, once it knows, takes none
-// any more. The connection ends with its last call.
+// drain tells the client to open no more streams and, once it knows, accepts
+// none any more. The connection ends with its last call.
 func (c *conn) drain(why string) {
 	c.mu.Lock()
 	if !c.greeted {
@@ -157,7 +158,7 @@ func (c *conn) drain(why string) {
 	c.kickLocked()
 }
 
-// drained takes no more streams.
+// drained accepts no more streams.
 func (c *conn) drained() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

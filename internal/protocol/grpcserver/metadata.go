@@ -13,7 +13,7 @@ import (
 // binarySuffix ends the names of metadata whose values are bytes.
 const binarySuffix = "-bin"
 
-// decodeBinary reads such a value, which may or may not be padded.
+// decodeBinary reads such a value, with or without padding.
 func decodeBinary(s string) ([]byte, error) {
 	if len(s)%4 == 0 {
 		return base64.StdEncoding.DecodeString(s)
@@ -21,7 +21,8 @@ func decodeBinary(s string) ([]byte, error) {
 	return base64.RawStdEncoding.DecodeString(s)
 }
 
-// reservedHeader reports whether a field is the protocol's own and no metadata.
+// reservedHeader reports whether a field belongs to the protocol and is not
+// metadata.
 func reservedHeader(name string) bool {
 	if strings.HasPrefix(name, ":") {
 		return true
@@ -33,7 +34,7 @@ func reservedHeader(name string) bool {
 	return false
 }
 
-// timeoutUnits are the last letters of a grpc-timeout.
+// timeoutUnits are the units of a grpc-timeout.
 var timeoutUnits = [256]time.Duration{
 	'H': time.Hour, 'M': time.Minute, 'S': time.Second,
 	'm': time.Millisecond, 'u': time.Microsecond, 'n': time.Nanosecond,
@@ -61,10 +62,10 @@ func parseTimeout(s string) (time.Duration, error) {
 	return time.Duration(n) * unit, nil
 }
 
-// appendMessage appends the text of a status as it stands in grpc-message, as
-// many whole characters as have room in so many bytes, and reports whether that
-// is all of it. What is not printable ASCII becomes %XX, bytes that are no UTF-8
-// a replacement.
+// appendMessage appends the text of a status encoded for grpc-message, as many
+// complete characters as fit into room bytes, and reports whether it is
+// complete. Everything but printable ASCII becomes %XX, and invalid UTF-8 a
+// replacement character.
 func appendMessage(b []byte, s string, room int) ([]byte, bool) {
 	const hex = "0123456789ABCDEF"
 	var char [utf8.UTFMax]byte

@@ -9,11 +9,11 @@ import (
 	"shoal/internal/reject"
 )
 
-// A meter weighs what a client makes the server do against what it is for. Work
+// A meter weighs the work that a client causes against its useful calls. Work
 // is counted in points, about one for each frame that carries nothing. Calls,
-// messages of streams and bytes sent pay for it, and time does, a little.
-// Clients stay far below: gRPC's own send a few pings and window updates for
-// each message, which pays for them.
+// messages of streams and bytes sent pay for it, and so does time, a little.
+// Real clients stay far below: gRPC's own send a few pings and window updates
+// for each message, which pays for them.
 //
 // It belongs to the goroutine that reads.
 type meter struct {
@@ -22,14 +22,14 @@ type meter struct {
 }
 
 const (
-	// maxWork is how much work is done before it is weighed: a flood of so many
-	// frames takes a few ten milliseconds.
+	// maxWork is how much work is done before it is weighed: a flood of that
+	// many frames takes a few tens of milliseconds.
 	maxWork = 50_000
 	// freeWork is how much work needs no payment, in points per second.
 	freeWork = 5_000
 
 	// What pays for work, in points: the end of a call, a message of a stream
-	// that was read, and so many bytes sent.
+	// that was read, and a number of bytes sent.
 	businessCall    = 16
 	businessMessage = 16
 	businessBytes   = 256
@@ -39,8 +39,8 @@ const (
 	smallData = 64
 	// refusalCost is the work of a call that is refused on its headers.
 	// streamCost is that of a call with a stream of messages, for which one
-	// message pays, and refusedStream that of one which is refused: clients
-	// need few streams.
+	// message pays, and refusedStream that of a refused one: clients need few
+	// streams.
 	refusalCost   = 2
 	streamCost    = 32
 	refusedStream = 500
@@ -48,7 +48,7 @@ const (
 	walkCost = 8
 )
 
-// frameCost returns the work that a frame is, whatever becomes of it.
+// frameCost returns the work of a frame, whatever happens to it.
 func frameCost(h h2.Header) int {
 	switch h.Kind {
 	case http2.FrameData:
@@ -56,14 +56,14 @@ func frameCost(h h2.Header) int {
 			return 0
 		}
 	case http2.FrameRSTStream:
-		return 2 // the call was begun for nothing
+		return 2 // the call was begun in vain
 	}
 	return 1
 }
 
 var errTooMuchWork = connError{http2.ErrCodeEnhanceYourCalm, "too many frames for too few calls"}
 
-// charge counts work, and says when it is too much.
+// charge counts work, and returns an error when it is too much.
 func (c *conn) charge(work int) error {
 	m := &c.meter
 	if m.work += work; m.work <= maxWork {
@@ -81,8 +81,8 @@ func (c *conn) charge(work int) error {
 	return nil
 }
 
-// weigh takes what was paid, and what time has, off the work and reports whether
-// most of it is covered.
+// weigh subtracts payment and free work from the work and reports whether most
+// of it is covered.
 func (m *meter) weigh(now time.Time, paid int) bool {
 	free := maxWork
 	if d := now.Sub(m.last); d < maxWork/freeWork*time.Second {

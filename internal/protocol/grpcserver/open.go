@@ -74,8 +74,8 @@ func (c *conn) fragment(h h2.Header) ([]byte, error) {
 	return b, c.in.fill(b)
 }
 
-// header handles a header that is complete: it begins a call, or ends what the
-// client sends.
+// header handles a complete header: it begins a call, or ends the client's
+// messages.
 func (c *conn) header(id uint32, block []byte, endStream bool) error {
 	if id%2 == 0 {
 		return connError{http2.ErrCodeProtocol, "a client's stream has an even number"}
@@ -138,7 +138,7 @@ func (c *conn) trailers(id uint32, block []byte, endStream bool) error {
 		c.reset(id, http2.ErrCodeStreamClosed)
 	case !endStream || c.headers.invalid || c.headers.hasPseudo():
 		c.reset(id, http2.ErrCodeProtocol)
-	case early: // on their way when the answer came
+	case early: // sent before the client had our answer
 	default:
 		c.remoteEnd(s)
 	}
@@ -153,14 +153,14 @@ func (c *conn) endedEarly(id uint32) bool {
 }
 
 var (
-	errDeadline  = status.Error(codes.DeadlineExceeded, "Deadline Exceeded") // as clients' own libraries say
+	errDeadline  = status.Error(codes.DeadlineExceeded, "Deadline Exceeded") // the text of clients' own libraries
 	errCancelled = status.Error(codes.Canceled, context.Canceled.Error())
 )
 
-// claim claims the memory of a call and returns how much that is, or refuses the
-// request when there is none. It may wait, but not for a call with a stream of
-// messages: the connection that asks may hold all of the memory by such calls,
-// and it would be ended in place of this call.
+// claim claims the memory of a call and returns how much that is, or refuses
+// the request when there is none. It may wait, but not for a call with a stream
+// of messages: the connection that asks may itself hold all of the memory by
+// such calls, and would be closed instead of this call refused.
 func (c *conn) claim(r *request) int64 {
 	switch {
 	case r.refusal != nil:
@@ -187,9 +187,9 @@ func (c *conn) claim(r *request) int64 {
 	return callMemory
 }
 
-// open makes a call of a request, for which so much memory was claimed, or
-// refuses it at once. It also says whether the reader must wait. Both are nil
-// when the connection takes no more calls.
+// open makes a call of a request, for which size bytes were claimed, or refuses
+// it at once. It also reports whether the reader must wait. Both are nil when
+// the connection accepts no more calls.
 func (c *conn) open(id uint32, r *request, size int64, endStream bool) (_ *call, _ *refusal, crowded bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -209,7 +209,7 @@ func (c *conn) open(id uint32, r *request, size int64, endStream bool) (_ *call,
 		return nil, &refusalStreams, crowded
 	}
 	if refusal := r.refusal; refusal != nil {
-		// Reported first: a client that has its answer finds it counted.
+		// Count it first: a client that has its answer finds it counted.
 		c.rejected(refusal.reason, refusal.status.Message())
 		before := c.out.size
 		c.refuseLocked(id, r, refusal, endStream)
@@ -240,12 +240,13 @@ func (c *conn) open(id uint32, r *request, size int64, endStream bool) (_ *call,
 }
 
 var (
-	// A call that is too late as it comes is not the server's to reject.
+	// A call whose deadline has already passed does not count as rejected.
 	refusalDeadline = refusal{200, status.Convert(errDeadline), reject.None}
 	refusalStreams  = refusal{status: status.New(codes.Unavailable, "the connection has as many calls as it may"), reason: reject.Overloaded}
 )
 
-// headerTooLarge ends a connection whose client sends more of a header than fits.
+// headerTooLarge ends a connection whose client sends a header that is too
+// large.
 func (c *conn) headerTooLarge() error {
 	c.rejected(reject.TooLarge, "a header is too large")
 	return connError{http2.ErrCodeEnhanceYourCalm, "a header is too large"}
@@ -256,13 +257,13 @@ func refusalMemory(err error) *refusal {
 	return &refusal{200, exhausted(err).st, reject.Overloaded}
 }
 
-// begin has the call run, unless its message must come first.
+// begin runs the call, unless its message must come first.
 func (c *conn) begin(s *call, endStream bool) {
 	c.current = s
 	m := s.req.method
 	switch {
-	case m == nil: // a worker says why
-		s.assembly.fault = errNoMessage // nobody reads what arrives
+	case m == nil: // a runner reports why
+		s.assembly.fault = errNoMessage // nobody reads its messages
 		c.run(s)
 	case m.clientStreams:
 		s.inbox = newInbox()
@@ -273,7 +274,7 @@ func (c *conn) begin(s *call, endStream bool) {
 	}
 }
 
-// run hands a call to a worker.
+// run gives a call to a runner.
 func (c *conn) run(s *call) {
 	s.started = true
 	c.mu.Lock()
@@ -288,10 +289,10 @@ func (c *conn) run(s *call) {
 		return
 	}
 	c.server.handlers.Add(1)
-	c.server.workers.run(s)
+	c.server.runners.run(s)
 }
 
-// remoteEnd notes that the client has sent all.
+// remoteEnd records that the client has sent everything.
 func (c *conn) remoteEnd(s *call) {
 	c.mu.Lock()
 	s.remoteClosed = true
@@ -300,7 +301,7 @@ func (c *conn) remoteEnd(s *call) {
 	c.ended(s)
 }
 
-// ended has a call run whose message was waited for, or ends its stream of
+// ended runs a call that waited for its message, or ends its stream of
 // messages.
 func (c *conn) ended(s *call) {
 	if n := s.req.length; n >= 0 && n != s.received {

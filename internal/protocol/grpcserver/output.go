@@ -7,14 +7,14 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// An output gathers frames for one write. Small ones are copied into one
-// buffer; large payloads stay where they are and are held until they are out.
+// An output collects frames for one write. Small ones are copied into one
+// buffer; large payloads are not copied and are held until they are written.
 type output struct {
 	buf     []byte
 	inserts []insert
 	size    int         // bytes of both
 	vector  net.Buffers // memory for write
-	rest    net.Buffers // what write has still to send
+	rest    net.Buffers // what write must still send
 }
 
 // An insert is a payload that goes out after the first at bytes of the buffer.
@@ -24,7 +24,7 @@ type insert struct {
 	owner mem.Buffer
 }
 
-// copySize is how large a payload may be to be copied: a further entry of the
+// copySize is how large a payload may be to be copied: another element of the
 // system call's list and holding it cost about as much.
 const copySize = 4 << 10
 
@@ -51,11 +51,11 @@ func (o *output) payload(data []byte, owner mem.Buffer) {
 	o.inserts = append(o.inserts, insert{len(o.buf), data, owner})
 }
 
-// writeStep is how much is written before it is counted, so that a slow client
-// is told from one that does not read.
+// writeStep is how much is written before it is counted, to distinguish a slow
+// client from one that does not read.
 const writeStep = 512 << 10
 
-// write sends everything and counts what the socket took.
+// write sends everything and counts what the socket accepts.
 func (o *output) write(conn net.Conn, written *atomic.Int64) error {
 	if len(o.inserts) == 0 {
 		n, err := conn.Write(o.buf)
@@ -93,7 +93,7 @@ func (o *output) write(conn net.Conn, written *atomic.Int64) error {
 	return nil
 }
 
-// reset empties the output and lets go of what it held.
+// reset empties the output and releases what it held.
 func (o *output) reset() {
 	for i := range o.inserts {
 		o.inserts[i].owner.Free()

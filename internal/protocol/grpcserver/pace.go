@@ -2,29 +2,29 @@ package grpcserver
 
 import "time"
 
-// minRate is the fewest bytes per second at which a client may send a message or
-// take an answer, once it has had the timeout to begin. It is the same over
+// minRate is the fewest bytes per second at which a client may send a message
+// or read an answer, once it has had the timeout to begin. It is the same over
 // HTTP.
 const minRate = 1 << 10
 
-// Connections are looked at every lookEvery or more often. What was not there
-// for maxLookGap is something new.
+// Connections are checked every lookEvery or more often. Something that was
+// absent for maxLookGap counts as new.
 const (
 	lookEvery  = time.Second
 	maxLookGap = 5 * lookEvery / 2
 )
 
-// A pace follows something that has to keep moving. The zero value follows
+// A pace tracks something that has to keep moving. The zero value tracks
 // nothing yet.
 type pace struct {
-	from, base int64 // when a stretch began, in nanoseconds, and with how many bytes
-	at, moved  int64 // when it was last seen to move, and how many bytes there were
-	looked     int64 // when it was looked at last
+	from, base int64 // when a period began, in nanoseconds, and the bytes then
+	at, moved  int64 // when it last moved, and the bytes then
+	looked     int64 // when it was last checked
 }
 
-// slow reports whether what has moved so many bytes by now has stood still for
-// longer than stall, or is slower than minRate, give or take stall. A stretch
-// that was fast earns the next one nothing.
+// slow reports whether something that has moved this many bytes by now has
+// stood still for longer than stall, or is slower than minRate, with a
+// tolerance of stall. A fast period earns the next one nothing.
 func (p *pace) slow(now time.Time, moved int64, stall time.Duration) bool {
 	t := now.UnixNano()
 	if p.from == 0 || t-p.looked > int64(maxLookGap) {
@@ -45,5 +45,5 @@ func (p *pace) slow(now time.Time, moved int64, stall time.Duration) bool {
 	return false
 }
 
-// stop forgets what was followed.
+// stop resets the pace.
 func (p *pace) stop() { *p = pace{} }

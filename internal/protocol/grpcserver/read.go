@@ -154,7 +154,7 @@ func (c *conn) onWindowUpdate(h h2.Header) error {
 	return nil
 }
 
-// widen lets us send n bytes more on the connection.
+// widen increases the connection's send window by n bytes.
 func (c *conn) widen(n int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -169,7 +169,8 @@ func (c *conn) widen(n int64) error {
 	return nil
 }
 
-// widenStream lets us send n bytes more for a call, unless that is too much.
+// widenStream increases a call's send window by n bytes, unless that is too
+// much.
 func (c *conn) widenStream(s *call, n int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -231,7 +232,7 @@ func (c *conn) onSettings(h h2.Header) error {
 	return c.charge(work / walkCost)
 }
 
-// set heeds a frame of settings and returns what that cost. Windows are resized
+// set applies a frame of settings and returns its cost. Windows are resized
 // once, by the last setting.
 func (c *conn) set(list []byte) (work int, err error) {
 	c.mu.Lock()
@@ -254,8 +255,8 @@ func (c *conn) set(list []byte) (work int, err error) {
 	return work, nil
 }
 
-// setLocked heeds one of the client's settings. The size of windows it only
-// checks.
+// setLocked applies one of the client's settings. It only checks the size of
+// windows.
 func (c *conn) setLocked(id http2.SettingID, v uint32) error {
 	switch id {
 	case http2.SettingHeaderTableSize:

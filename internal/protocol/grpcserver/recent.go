@@ -2,15 +2,15 @@ package grpcserver
 
 import "slices"
 
-// recent holds the numbers of the streams that were ended last before the client
-// had ended them: what the client sent before it knew is no fault of its.
+// recent holds the streams that were ended last before the client had ended
+// them: what the client sent before it knew is not an error.
 type recent struct {
 	ids  []uint32 // a ring once it is full
 	next int
 }
 
-// maxRecent is more than a client has on their way to us for streams that are
-// over, and little memory.
+// maxRecent is more than a client has in transit for streams that are over, and
+// takes little memory.
 const maxRecent = 256
 
 func (r *recent) add(id uint32) {
@@ -22,10 +22,10 @@ func (r *recent) add(id uint32) {
 	r.next = (r.next + 1) % maxRecent
 }
 
-// remove forgets a stream, as the client has ended it too.
+// remove removes a stream that the client has ended too.
 func (r *recent) remove(id uint32) {
 	if i := slices.Index(r.ids, id); i >= 0 {
-		r.ids[i] = 0 // the number of no stream
+		r.ids[i] = 0 // not a stream
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 	"shoal/internal/reject"
 )
 
-// A rejection is the status of a call whose request the server turns away
-// before a handler has it.
+// A rejection is the status of a call that the server rejects before a handler
+// has it.
 type rejection struct {
 	st     *status.Status
 	reason reject.Reason
@@ -33,8 +33,8 @@ func (r *rejection) GRPCStatus() *status.Status { return r.st }
 // Rejection returns the reason, for reject.ReasonOf.
 func (r *rejection) Rejection() reject.Reason { return r.reason }
 
-// rejected reports a call that was turned away. Handlers report those that they
-// turn away themselves.
+// rejected reports a rejected call. Handlers report those that they reject
+// themselves.
 func (c *conn) rejected(reason reject.Reason, text string) {
 	c.server.opt.Rejects.Request(reject.Request{Protocol: reject.GRPC, Client: c.nc.RemoteAddr(), Reason: reason, Text: text})
 }
@@ -63,8 +63,8 @@ func (c *conn) refused(err error) {
 	}
 }
 
-// faulty reports what a client did against HTTP/2. Whoever finds that it is too
-// much of something reports that.
+// faulty reports a client's violation of HTTP/2. Violations of a limit are
+// reported where they are found.
 func (c *conn) faulty(fault connError) {
 	if fault.code != http2.ErrCodeEnhanceYourCalm {
 		c.rejected(reject.Malformed, fault.text)

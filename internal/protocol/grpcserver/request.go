@@ -17,40 +17,39 @@ import (
 	"shoal/internal/reject"
 )
 
-// A request is the header of a call. It is not changed once it is parsed, so
+// A request is the header of a call. It does not change once it is parsed, so
 // that calls with the same header share one.
 type request struct {
 	fields []hpack.HeaderField
 	path   string
-	method *method // nil when refusal or failure says why there is none
+	method *method // nil when refusal or failure says why
 
 	subtype      string // of the content type
-	encoding     string // how messages are compressed; empty for not at all
+	encoding     string // compression of messages; empty for none
 	decompressor encoding.Compressor
-	accept       string // the compressions that the client accepts, as it lists them
+	accept       string // the client's list of accepted compressions
 	timeout      time.Duration
 	timed        bool
-	length       int64 // what content-length says; -1 when there is none
+	length       int64 // content-length; -1 when there is none
 
-	malformed bool     // against HTTP/2: the stream is reset
-	refusal   *refusal // against gRPC: answered at once
+	malformed bool     // violates HTTP/2: the stream is reset
+	refusal   *refusal // violates gRPC: answered at once
 	failure   *rejection
 	once      sync.Once
 	md        metadata.MD
 }
 
-// maxAccept is how long a list of compressions may be; what comes after is not
-// looked at.
+// maxAccept is how long a list of compressions may be; the rest is ignored.
 const maxAccept = 1 << 10
 
-// A refusal is the answer to a request that is none of gRPC's.
+// A refusal is the answer to a request that is not valid gRPC.
 type refusal struct {
 	http   int
 	status *status.Status
 	reason reject.Reason
 }
 
-// parseRequest makes sense of the fields, in the order of grpc-go's checks.
+// parseRequest parses the fields, in the order of grpc-go's checks.
 func (s *Server) parseRequest(fields []hpack.HeaderField) *request {
 	r := &request{fields: fields, length: -1}
 	var p requestParse
@@ -86,7 +85,7 @@ func (r *request) refuse(httpStatus int, code codes.Code, format string, args ..
 	r.refusal = &refusal{httpStatus, status.Newf(code, format, args...), reason}
 }
 
-// route finds the method and what its messages are compressed with, or says why
+// route finds the method and the compression of its messages, or returns why
 // not.
 func (s *Server) route(r *request) *rejection {
 	if r.method = s.methods[r.path]; r.method == nil {
@@ -108,7 +107,7 @@ func (s *Server) route(r *request) *rejection {
 	return nil
 }
 
-// unknown says what is wrong with a path.
+// unknown returns what is wrong with a path.
 func (s *Server) unknown(path string) *rejection {
 	rest, ok := strings.CutPrefix(path, "/")
 	at := strings.LastIndex(rest, "/")
@@ -122,7 +121,7 @@ func (s *Server) unknown(path string) *rejection {
 	return rejectf(reject.UnknownRoute, codes.Unimplemented, "unknown method %v for service %v", m, name)
 }
 
-// requestParse is what is known of a header while it is read.
+// requestParse is the state of parsing a header.
 type requestParse struct {
 	httpMethod, scheme, contentType string
 	authorities, hosts              int
@@ -194,10 +193,11 @@ func contentSubtype(s string) (string, bool) {
 	return "", false
 }
 
-// contentType is what every message of gRPC has.
+// contentType is the content type of every gRPC message.
 const contentType = "application/grpc"
 
-// metadata returns the header as handlers see it. They must not change it.
+// metadata returns the header in the form for handlers. They must not change
+// it.
 func (r *request) metadata() metadata.MD {
 	r.once.Do(func() {
 		md := make(metadata.MD, len(r.fields))
@@ -216,7 +216,7 @@ func (r *request) metadata() metadata.MD {
 	return r.md
 }
 
-// values returns the values of a header, as handlers see them.
+// values returns the values of a header in the form for handlers.
 func (r *request) values(name string) []string {
 	var list []string
 	for _, f := range r.fields {
@@ -230,7 +230,8 @@ func (r *request) values(name string) []string {
 	return list
 }
 
-// visible returns a field's value as handlers see it, and whether they do.
+// visible returns a field's value in the form for handlers, and whether they
+// get it.
 func visible(f hpack.HeaderField) (string, bool) {
 	switch f.Name {
 	case ":authority", "user-agent", "content-type":

@@ -1,13 +1,13 @@
-// Package grpcserver serves gRPC over HTTP/2 with little to do for each call.
-// It takes the place of grpc-go's server and keeps grpc-go's terms: services
-// are registered by their grpc.ServiceDesc, handlers get a grpc.ServerStream,
-// statuses, metadata, codecs and compressors are grpc-go's own.
+// Package grpcserver serves gRPC over HTTP/2 at a low cost per call. It
+// replaces grpc-go's server and keeps its interfaces: services are registered
+// by their grpc.ServiceDesc, handlers get a grpc.ServerStream, and statuses,
+// metadata, codecs and compressors are grpc-go's own.
 //
-// A connection has one goroutine that reads. A call is handed over once: to a
-// goroutine kept ready for it, when its request has arrived as a whole (when its
-// header has, if the client sends a stream). The goroutine that has an answer
-// writes it itself, in one piece; others that have one meanwhile leave theirs to
-// it. A call takes one allocation here.
+// A connection has one goroutine that reads. A call is handed over once, to a
+// goroutine that is kept ready: when its request is complete or, if the client
+// sends a stream, when its header is. The goroutine that has an answer writes
+// it itself, in one piece; others with an answer at the same time leave theirs
+// to it. A call takes one allocation here.
 //
 // New builds a Server, Serve runs it on a listener, GracefulStop and Stop end
 // it. All methods may be called from any goroutine, but services must be
@@ -44,50 +44,49 @@ import (
 type Options struct {
 	// Codec reads and writes all messages; the default is protobuf's.
 	Codec encoding.CodecV2
-	// Memory lends memory for messages and bounds what all connections
+	// Memory provides memory for messages and bounds what all connections
 	// together may hold; the default has no bound.
 	Memory *inflight.Pool
 	// MaxReceive and MaxSend bound a message, in bytes. There is no default.
 	MaxReceive, MaxSend int
-	// MaxUnpacked bounds what a compressed message is unpacked to, in bytes.
-	// Beyond freeUnpacked it may also be no more than MaxRatio times as large
-	// as it was packed. Zero means no bound but MaxReceive.
+	// MaxUnpacked bounds a decompressed message, in bytes. Beyond freeUnpacked
+	// it may also be at most MaxRatio times its compressed size. Zero means no
+	// bound but MaxReceive.
 	MaxUnpacked int64
 	MaxRatio    int64
 	// MaxConnections bounds the connections; zero means no bound. At the limit
-	// a new one takes the place of one without calls.
+	// a new one replaces one without calls.
 	MaxConnections int
 	// MaxStreams bounds the calls in flight on a connection; zero means no
 	// bound.
 	MaxStreams uint32
-	// Workers is how many goroutines are kept ready for calls; the default is
-	// four for each processor.
-	Workers int
+	// Runners is how many goroutines are kept ready for calls; the default is
+	// four per processor.
+	Runners int
 	// ConnectionTimeout bounds the handshake of a new connection; the default
 	// is 20 s.
 	ConnectionTimeout time.Duration
 	// HeaderTimeout bounds how long a header may take from its first byte on;
 	// the default is 10 s.
 	HeaderTimeout time.Duration
-	// MessageTimeout bounds how long a client may pause within a message, or not
-	// take an answer that waits for it, also when it does so little by little;
-	// the default is 30 s.
+	// MessageTimeout bounds how long a client may pause within a message, or
+	// not read an answer that waits for it, and how slow it may be; the default
+	// is 30 s.
 	MessageTimeout time.Duration
-	// Permit is asked about every call for a method that exists, when its header
-	// is there and before a message is read; what it returns is the answer. It
-	// must go by the header alone: calls with the same header are asked about
-	// once. nil permits all.
+	// Permit is called for every call to an existing method, when its header
+	// has arrived and before a message is read; a status that it returns is the
+	// answer. It must depend only on the header: it is called once for calls
+	// with the same header. nil permits all.
 	Permit func(method string, header func(name string) []string) *status.Status
-	// Interceptor stands around unary calls whose handlers call it; nil for
-	// none.
+	// Interceptor intercepts unary calls whose handlers call it; nil for none.
 	Interceptor grpc.UnaryServerInterceptor
-	// Keepalive and Enforcement mean what they mean to grpc-go, with the same
-	// defaults; MaxConnectionIdle is not used.
+	// Keepalive and Enforcement have grpc-go's meaning and defaults;
+	// MaxConnectionIdle is not used.
 	Keepalive   keepalive.ServerParameters
 	Enforcement keepalive.EnforcementPolicy
 	// Credentials secure connections; nil for none.
 	Credentials credentials.TransportCredentials
-	// Rejects counts what the server turns away; nil counts nothing.
+	// Rejects counts what the server rejects; nil counts nothing.
 	Rejects *reject.Counter
 	Log     *slog.Logger // nil logs nothing
 }
@@ -113,10 +112,10 @@ type Server struct {
 	opt      Options
 	services map[string]*service
 	methods  map[string]*method // by their full name
-	workers  workers
+	runners  runners
 	limit    *connlimit.Limit[*conn]
-	looking  sync.Mutex     // held while connections are looked at
-	handlers sync.WaitGroup // calls that run, on connections or cut off from them
+	looking  sync.Mutex     // held while connections are checked
+	handlers sync.WaitGroup // running calls, on connections or cut off from them
 
 	mu        sync.Mutex // protects the fields below
 	listeners map[net.Listener]struct{}
@@ -125,13 +124,13 @@ type Server struct {
 	stopped   bool           // takes no more connections
 }
 
-// A service is what was registered.
+// A service is a registered service.
 type service struct {
 	desc *grpc.ServiceDesc
 	impl any
 }
 
-// A method is one of a service's.
+// A method is a method of a service.
 type method struct {
 	name          string // in full
 	impl          any
@@ -149,7 +148,7 @@ func New(opt Options) *Server {
 		listeners: make(map[net.Listener]struct{}),
 		conns:     make(map[*conn]struct{}),
 	}
-	s.workers.max = s.opt.Workers
+	s.runners.max = s.opt.Runners
 	limit := s.opt.MaxConnections
 	if limit == 0 {
 		limit = math.MaxInt
@@ -158,7 +157,7 @@ func New(opt Options) *Server {
 	return s
 }
 
-// RegisterService adds a service. It panics when one of that name is there or
+// RegisterService adds a service. It panics when there is one of that name or
 // impl does not implement it. It must not be called once the server serves.
 func (s *Server) RegisterService(desc *grpc.ServiceDesc, impl any) {
 	if impl != nil {
@@ -226,7 +225,7 @@ func (s *Server) Serve(l net.Listener) error {
 		if !errors.As(err, &temporary) || !temporary.Temporary() {
 			return err
 		}
-		// Such as no file descriptor left: one may come free.
+		// For example no file descriptor left: one may become free.
 		pause = min(max(2*pause, 5*time.Millisecond), time.Second)
 		time.Sleep(pause)
 	}
@@ -257,7 +256,7 @@ func (s *Server) ending() bool {
 	return s.stopped
 }
 
-// start serves a connection on a goroutine of its own.
+// start serves a connection on its own goroutine.
 func (s *Server) start(nc net.Conn) {
 	c := newConn(s, nc)
 	if !s.limit.Add(c) {
@@ -288,7 +287,7 @@ func (s *Server) forget(c *conn) {
 	s.open.Done()
 }
 
-// GracefulStop takes no more connections and calls, and returns when those in
+// GracefulStop accepts no more connections and calls, and returns when those in
 // flight are over. Stop ends the wait.
 func (s *Server) GracefulStop() {
 	s.stop(func(c *conn) { c.drain("graceful_stop") })
@@ -301,7 +300,7 @@ func (s *Server) Stop() {
 }
 
 // Abort closes all listeners and connections like Stop, but returns at once:
-// handlers that do not heed the end of their context run on, without a client.
+// handlers that ignore the end of their context run on, without a client.
 func (s *Server) Abort() {
 	for _, c := range s.refuse() {
 		go c.end() // with TLS, closing may wait for a client that does not read
@@ -328,10 +327,10 @@ func (s *Server) stop(each func(*conn)) {
 	}
 	s.open.Wait()
 	s.handlers.Wait()
-	s.workers.end()
+	s.runners.end()
 }
 
-// refuse takes no more connections and returns those that are open.
+// refuse accepts no more connections and returns the open ones.
 func (s *Server) refuse() []*conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()

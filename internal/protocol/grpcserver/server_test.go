@@ -254,7 +254,7 @@ func TestStopCutsCallsOff(t *testing.T) {
 
 // TestManyClientsWithFaultsAtOnce is for the race detector.
 func TestManyClientsWithFaultsAtOnce(t *testing.T) {
-	s := start(t, Options{MaxStreams: 50, Workers: 4})
+	s := start(t, Options{MaxStreams: 50, Runners: 4})
 	ctx, stop := context.WithTimeout(context.Background(), 500*time.Millisecond)
 	defer stop()
 	var wg sync.WaitGroup

@@ -14,8 +14,8 @@ import (
 	"shoal/internal/reject"
 )
 
-// run runs the call's handler and sends what it returns.
-func (c *call) run(w *worker) {
+// run runs the call's handler and sends its result.
+func (c *call) run(w *runner) {
 	s := c.conn.server
 	defer s.handlers.Done()
 	defer c.conn.left(c)
@@ -33,10 +33,10 @@ func (c *call) run(w *worker) {
 		return
 	}
 	c.finish(c.handleStream())
-	c.cut() // what the handler started may wait
+	c.cut() // goroutines that the handler started may wait
 }
 
-func (c *call) runUnary(w *worker) {
+func (c *call) runUnary(w *runner) {
 	reply, err := c.handleUnary(w)
 	if err != nil {
 		c.finish(err)
@@ -51,7 +51,7 @@ func (c *call) runUnary(w *worker) {
 	data.Free()
 }
 
-// finish answers a call with what its handler returned in place of a message.
+// finish answers a call with the status that its handler returned.
 func (c *call) finish(err error) {
 	st := statusOf(err)
 	if reason := reject.ReasonOf(err); reason != reject.None {
@@ -61,7 +61,7 @@ func (c *call) finish(err error) {
 }
 
 // handleUnary calls the handler of a call with one message each way.
-func (c *call) handleUnary(w *worker) (reply any, err error) {
+func (c *call) handleUnary(w *runner) (reply any, err error) {
 	defer c.recover(&err)
 	m := c.req.method
 	return m.unary(m.impl, &c.Caller, w.read, c.conn.server.opt.Interceptor)
@@ -82,7 +82,7 @@ func (c *call) recover(err *error) {
 	}
 }
 
-// statusOf returns an error of a handler as a status.
+// statusOf returns a handler's error as a status.
 func statusOf(err error) *status.Status {
 	if err == nil {
 		return statusOK
@@ -95,7 +95,7 @@ func statusOf(err error) *status.Status {
 
 var errHeaderSent = status.Error(codes.Internal, "the header of the answer is sent already")
 
-// setHeader adds to the header of the answer, and sends it if it is asked to.
+// setHeader adds to the header of the answer, and sends it if send is set.
 func (c *call) setHeader(md metadata.MD, send bool) error {
 	c.conn.mu.Lock()
 	defer c.conn.mu.Unlock()
@@ -119,7 +119,7 @@ func (c *call) setTrailer(md metadata.MD) {
 	c.trailer = metadata.Join(c.trailer, md)
 }
 
-// transportStream is a call as grpc's functions for handlers know it.
+// transportStream is a call in the form of grpc's functions for handlers.
 type transportStream call
 
 var _ grpc.ServerTransportStream = (*transportStream)(nil)
@@ -139,7 +139,7 @@ func (s *transportStream) SetTrailer(md metadata.MD) error {
 	return nil
 }
 
-// serverStream is a call as its handler knows it.
+// serverStream is a call in the form of its handler.
 type serverStream call
 
 var _ grpc.ServerStream = (*serverStream)(nil)
@@ -186,7 +186,7 @@ func (s *serverStream) RecvMsg(v any) error {
 	return err
 }
 
-// consumed lets the client send as much again as was read.
+// consumed grants the client as much again as was read.
 func (c *call) consumed(n int64) {
 	c.conn.mu.Lock()
 	defer c.conn.mu.Unlock()

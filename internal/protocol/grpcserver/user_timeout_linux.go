@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setUserTimeout has the kernel give a connection up when the peer does not
-// acknowledge for that long, where a ping could not even be sent.
+// setUserTimeout makes the kernel close a connection whose peer does not
+// acknowledge for that long, when a ping could not even be sent.
 func setUserTimeout(nc net.Conn, d time.Duration) {
 	sc, ok := nc.(syscall.Conn)
 	if !ok {

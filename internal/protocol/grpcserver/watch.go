@@ -12,21 +12,21 @@ import (
 	"shoal/internal/reject"
 )
 
-// A watch is what is known of how a connection moves. The server's mutex
-// looking protects it: each listener has a goroutine that looks.
+// A watch tracks how a connection moves. The server's mutex looking protects
+// it: each listener has a goroutine that checks connections.
 type watch struct {
-	header  uint64    // what the reader was waiting for when it was looked at last
-	since   time.Time // and when that was first seen
+	header  uint64    // what the reader waited for at the last check
+	since   time.Time // when that was first seen
 	payload pace      // of a frame that is not a header
 	window  pace      // of what waits for the connection's window
 	socket  pace      // of what is being written
 }
 
-// callPaces are made for a call that was seen to wait.
+// callPaces are made for a call that was found waiting.
 type callPaces struct{ receive, send pace }
 
-// watch looks at the connections from time to time until done is closed. One
-// goroutine does it for all: a timer for each message would cost every call.
+// watch checks the connections periodically until done is closed. One goroutine
+// does it for all: a timer for each message would cost every call.
 func (s *Server) watch(done <-chan struct{}) {
 	every := min(s.opt.HeaderTimeout, s.opt.MessageTimeout) / 8
 	tick := time.NewTicker(min(max(every, 10*time.Millisecond), lookEvery))
@@ -85,14 +85,14 @@ func (c *conn) look(now time.Time) {
 	}
 }
 
-// late says what comes too slowly.
+// late returns the text about what is too slow.
 func (c *conn) late(what string) string {
 	return fmt.Sprintf("%s too slowly: it paused for more than %v, or stayed below %d bytes per second (--grpc-message-timeout-secs)",
 		what, c.server.opt.MessageTimeout, minRate)
 }
 
-// slowReader says what comes too slowly of a frame that has begun. A header must
-// be there in time; other frames must keep moving.
+// slowReader returns what is too slow of a frame that has begun. A header must
+// arrive in time; other frames must keep moving.
 func (c *conn) slowReader(now time.Time, waiting uint64) string {
 	w, opt := &c.watch, &c.server.opt
 	switch waiting & readerMask {
@@ -112,7 +112,7 @@ func (c *conn) slowReader(now time.Time, waiting uint64) string {
 	return ""
 }
 
-// slowWriterLocked reports whether the client has not taken what waits for the
+// slowWriterLocked reports whether the client has not read what waits for the
 // socket, or for the connection's window.
 func (c *conn) slowWriterLocked(now time.Time) bool {
 	w, stall := &c.watch, c.server.opt.MessageTimeout
@@ -130,7 +130,7 @@ func (c *conn) slowWriterLocked(now time.Time) bool {
 	return slow && c.state < connLingering
 }
 
-// slowLocked returns those in a list that are too slow.
+// slowLocked returns the calls in a list that are too slow.
 func (c *conn) slowLocked(first *call, kind int, now time.Time) []*call {
 	var list []*call
 	stall := c.server.opt.MessageTimeout
@@ -151,8 +151,8 @@ func (c *conn) slowLocked(first *call, kind int, now time.Time) []*call {
 	return list
 }
 
-// followLocked has the call's message watched while it is incomplete. Only a
-// stream may rest between messages. The reader calls it.
+// followLocked watches the call's message while it is incomplete. Only a stream
+// may pause between messages. The reader calls it.
 func (c *conn) followLocked(s *call) {
 	begun := s.assembly.prefixN > 0
 	if s.inbox == nil {

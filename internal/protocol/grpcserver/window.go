@@ -5,20 +5,20 @@ import (
 )
 
 // A call that has something to send and may not yet waits in one of two lists:
-// in starved while the window of its own stream is closed, else in waiting, for
-// the connection's window or for room. Those in waiting are served in order, one
-// at a time, so that a frame that opens a window wakes no more calls than it can
-// serve.
+// in starved while the window of its own stream is closed, otherwise in
+// waiting, for the connection's window or for room in the output. Those in
+// waiting are served in order, one at a time, so that a frame that opens a
+// window wakes no more calls than it can serve.
 
-// turnSize is how much a call sends before those behind it have their turn.
+// turnSize is how much a call sends before it is the next call's turn.
 const turnSize = 64 << 10
 
 // windowLocked returns how much the client lets us send for a call. It may be
-// negative. A stream's window is kept as the difference to the size that the
-// client set for all, which can then change without a look at each.
+// negative. A stream's window is stored as the difference to the client's size
+// for all streams, which can then change without touching each.
 func (c *conn) windowLocked(s *call) int64 { return c.settings.window + s.outWindow }
 
-// openLocked reports whether the connection takes more.
+// openLocked reports whether the connection can send more.
 func (c *conn) openLocked() bool { return c.outWindow > 0 && c.out.size < maxPending }
 
 // mustWaitLocked reports whether a call may not send now.
@@ -29,7 +29,8 @@ func (c *conn) mustWaitLocked(s *call) bool {
 	return c.turn != s && (c.turn != nil || c.waiting.n > 0)
 }
 
-// awaitLocked waits for a window, for room, or for the end of the call.
+// awaitLocked waits for a window, for room in the output, or for the end of the
+// call.
 func (c *conn) awaitLocked(s *call) {
 	c.passLocked(s)
 	c.flushLocked() // may make room
@@ -47,7 +48,7 @@ func (c *conn) awaitLocked(s *call) {
 	s.unlist(listSend)
 }
 
-// enlistLocked puts a call that waits into its list.
+// enlistLocked puts a waiting call into its list.
 func (c *conn) enlistLocked(s *call) {
 	if c.windowLocked(s) > 0 {
 		c.waiting.push(s)
@@ -64,9 +65,9 @@ func (c *conn) passLocked(s *call) {
 	}
 }
 
-// nextLocked gives the turn to the call that waits longest, if it is nobody's.
-// One whose own window was closed since is put where it belongs; whoever opened
-// the windows has accounted for that.
+// nextLocked gives the turn to the call that has waited longest, if no call has
+// it. A call whose own window was closed since is moved to starved; whoever
+// opened the windows has accounted for that.
 func (c *conn) nextLocked() {
 	for c.turn == nil && c.waiting.first != nil && c.openLocked() {
 		s := c.waiting.first
@@ -99,7 +100,8 @@ func (c *conn) sentLocked(s *call, n int64) {
 	}
 }
 
-// widenLocked lets us send n bytes more for a call, unless that is too much.
+// widenLocked increases a call's send window by n bytes, unless that is too
+// much.
 func (c *conn) widenLocked(s *call, n int64) bool {
 	s.outWindow += n
 	c.widest = max(c.widest, s.outWindow)
@@ -115,9 +117,9 @@ func (c *conn) widenLocked(s *call, n int64) bool {
 	return true
 }
 
-// resizeLocked changes the windows of all streams to a new size. It returns how
-// much that cost beyond a frame, and reports false when one is then too large.
-// The streams are looked at only when one may be.
+// resizeLocked changes the windows of all streams to a new size. It returns the
+// cost beyond a frame, and false when one is then too large. It looks at the
+// streams only when one may be.
 func (c *conn) resizeLocked(size int64) (work int, ok bool) {
 	larger := size > c.settings.window
 	c.settings.window = size

@@ -9,24 +9,25 @@ import (
 )
 
 // These bound what a client that does not read makes the server hold:
-// maxPending is how much may wait to be written before those wait who send
-// messages, maxControl how much the reader may add before it waits; it also
-// waits, and lets no more calls in, when the ends of calls pile up.
+// maxPending is how much may wait to be written before senders of messages
+// wait, maxControl how much the reader may add before it waits. It also waits,
+// and accepts no more calls, when the ends of calls pile up.
 const (
 	maxPending = 1 << 20
 	maxControl = 64 << 10
 )
 
-// flushLocked writes what is put out, or leaves it to the goroutine that is
-// writing. It lets go of the mutex meanwhile and may block: the goroutine that
-// reads uses kickLocked.
+// flushLocked writes the output, or leaves it to the goroutine that is writing.
+// It releases the mutex meanwhile and may block: the goroutine that reads uses
+// kickLocked.
 func (c *conn) flushLocked() {
 	if c.writing {
 		return
 	}
 	c.writing = true
 	if len(c.streams) > 0 {
-		// Others of the same batch may be about to answer: one write does for all.
+		// Others of the same batch may be about to answer: one write then
+		// suffices for all.
 		c.mu.Unlock()
 		runtime.Gosched()
 		c.mu.Lock()
@@ -74,7 +75,7 @@ func (c *conn) writeLocked() {
 	}
 }
 
-// putLocked puts out a small frame that the reader owes the client.
+// putLocked queues a small frame of the reader.
 func (c *conn) putLocked(b []byte) {
 	if c.state >= connLingering {
 		return
@@ -84,7 +85,7 @@ func (c *conn) putLocked(b []byte) {
 	c.kickLocked()
 }
 
-// throttle holds the reader up while too much waits because of it.
+// throttle makes the reader wait while too much of its output is pending.
 func (c *conn) throttle() {
 	c.mu.Lock()
 	for c.state != connClosed && c.crowdedLocked() {
@@ -101,7 +102,7 @@ func (c *conn) crowdedLocked() bool {
 // reset them.
 const maxCutOff = 1000
 
-// sendLocked puts out a message, with the header before it if that is not out.
+// sendLocked queues a message, with the header before it if that was not sent.
 // It waits while the client's windows are closed.
 func (c *conn) sendLocked(s *call, data mem.BufferSlice, compressed bool) error {
 	if !s.ended.Load() && !s.headerSent {
@@ -136,7 +137,7 @@ func (c *conn) sendLocked(s *call, data mem.BufferSlice, compressed bool) error 
 	return nil
 }
 
-// A cursor goes through a message as it stands on the wire.
+// A cursor walks through a message in its wire format.
 type cursor struct {
 	prefix  [prefixLen]byte
 	prefixN int
@@ -144,7 +145,7 @@ type cursor struct {
 	at      int // in the first of data
 }
 
-// copy puts the next n bytes out.
+// copy queues the next n bytes.
 func (m *cursor) copy(o *output, n int) {
 	if m.prefixN < prefixLen {
 		part := m.prefix[m.prefixN:min(prefixLen, m.prefixN+n)]
