@@ -96,7 +96,7 @@ func (o Options) withDefaults() Options {
 	if o.Codec == nil {
 		o.Codec = encoding.GetCodecV2(proto.Name)
 	}
-	o.Workers = cmp.Or(o.Workers, 4*runtime.GOMAXPROCS(0))
+	o.Runners = cmp.Or(o.Runners, 4*runtime.GOMAXPROCS(0))
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	o.ConnectionTimeout = cmp.Or(o.ConnectionTimeout, 20*time.Second)
 	o.HeaderTimeout = cmp.Or(o.HeaderTimeout, 10*time.Second)
