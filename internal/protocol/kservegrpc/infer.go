@@ -15,8 +15,8 @@ import (
 	"shoal/internal/status"
 )
 
-// modelInfer handles a ModelInfer call. It takes the place of the generated
-// handler, whose messages would be copied.
+// modelInfer handles a ModelInfer call. It replaces the generated handler,
+// which would copy the message.
 func (s *Server) modelInfer(_ any, ctx context.Context, read func(any) error, _ grpc.UnaryServerInterceptor) (_ any, err error) {
 	defer s.finish("ModelInfer", &err)
 	if err := s.admit(ctx); err != nil {
@@ -56,8 +56,7 @@ func (s *Server) infer(ctx context.Context, m *message) (_ *encoded, err error) 
 	return s.encoder.infer(reply{resp: &m.req.Response, id: m.id})
 }
 
-// version finds the version that a message is meant for. The message's request
-// holds a lease on it.
+// version finds a message's version. The message's request holds a lease on it.
 func (s *Server) version(m *message) (*engine.Version, error) {
 	n, err := parseVersion(m.version)
 	if err != nil {
@@ -72,7 +71,7 @@ func (s *Server) version(m *message) (*engine.Version, error) {
 	return lease.Version, nil
 }
 
-// fill makes the request of a message.
+// fill converts a message to its request.
 func (s *Server) fill(ctx context.Context, m *message) error {
 	if s.opt.ForwardHeaders != nil {
 		if err := s.forward(ctx, m); err != nil {
@@ -82,7 +81,7 @@ func (s *Server) fill(ctx context.Context, m *message) error {
 	return status.Reject(reject.BadInput, m.fill(s.engine.SharedMemory()))
 }
 
-// forward gives the model the metadata that the operator chose.
+// forward passes the metadata that the operator chose to the model.
 func (s *Server) forward(ctx context.Context, m *message) error {
 	md, _ := metadata.FromIncomingContext(ctx)
 	for name, values := range md {
@@ -97,8 +96,8 @@ func (s *Server) forward(ctx context.Context, m *message) error {
 	return nil
 }
 
-// compress chooses how the answer is compressed: as the operator says, where
-// the transport would answer each request in the form that it came in.
+// compress chooses the compression of the answer: the operator's. By default
+// the transport would use the request's.
 func (s *Server) compress(ctx context.Context) {
 	name := encoding.Identity
 	if s.opt.Compression != CompressNone && grpcserver.ClientAccepts(ctx, gzipName) {

@@ -9,7 +9,7 @@ import (
 	"shoal/internal/status"
 )
 
-// A regionParams says where in shared memory a tensor lies.
+// A regionParams is a tensor's position in shared memory.
 type regionParams struct {
 	named        bool
 	name         string
@@ -68,10 +68,10 @@ func (g *regionParams) use(r *infer.Request, memory *shm.Registry) (*shm.Part, e
 	return p, nil
 }
 
-// memory returns the memory that clients lend.
+// memory returns the clients' shared memory.
 func (s *service) memory() *shm.Registry { return s.server.engine.SharedMemory() }
 
-// SystemSharedMemoryStatus tells of the memory that is registered.
+// SystemSharedMemoryStatus lists the registered memory.
 func (s *service) SystemSharedMemoryStatus(_ context.Context, req *pb.SystemSharedMemoryStatusRequest) (*pb.SystemSharedMemoryStatusResponse, error) {
 	list, err := s.memory().Status(req.GetName())
 	if err != nil {
@@ -84,7 +84,7 @@ func (s *service) SystemSharedMemoryStatus(_ context.Context, req *pb.SystemShar
 	return resp, nil
 }
 
-// SystemSharedMemoryRegister makes a client's memory known.
+// SystemSharedMemoryRegister registers a client's memory.
 func (s *service) SystemSharedMemoryRegister(_ context.Context, req *pb.SystemSharedMemoryRegisterRequest) (*pb.SystemSharedMemoryRegisterResponse, error) {
 	if err := s.memory().Register(req.GetName(), req.GetKey(), req.GetOffset(), req.GetByteSize()); err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func (s *service) SystemSharedMemoryRegister(_ context.Context, req *pb.SystemSh
 	return &pb.SystemSharedMemoryRegisterResponse{}, nil
 }
 
-// SystemSharedMemoryUnregister forgets a region, or all.
+// SystemSharedMemoryUnregister removes a region, or all.
 func (s *service) SystemSharedMemoryUnregister(_ context.Context, req *pb.SystemSharedMemoryUnregisterRequest) (*pb.SystemSharedMemoryUnregisterResponse, error) {
 	if err := s.memory().Unregister(req.GetName()); err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (s *service) SystemSharedMemoryUnregister(_ context.Context, req *pb.System
 	return &pb.SystemSharedMemoryUnregisterResponse{}, nil
 }
 
-// CudaSharedMemoryStatus tells of no region: a GPU's memory is not taken.
+// CudaSharedMemoryStatus lists no regions: GPU memory is not supported.
 func (s *service) CudaSharedMemoryStatus(_ context.Context, req *pb.CudaSharedMemoryStatusRequest) (*pb.CudaSharedMemoryStatusResponse, error) {
 	switch {
 	case s.memory() == nil:
@@ -111,7 +111,7 @@ func (s *service) CudaSharedMemoryStatus(_ context.Context, req *pb.CudaSharedMe
 	return &pb.CudaSharedMemoryStatusResponse{}, nil
 }
 
-// CudaSharedMemoryRegister refuses a GPU's memory as a server without one does.
+// CudaSharedMemoryRegister refuses GPU memory as a server without a GPU does.
 func (s *service) CudaSharedMemoryRegister(_ context.Context, req *pb.CudaSharedMemoryRegisterRequest) (*pb.CudaSharedMemoryRegisterResponse, error) {
 	if s.memory() == nil {
 		return nil, shm.ErrDisabled
@@ -119,7 +119,7 @@ func (s *service) CudaSharedMemoryRegister(_ context.Context, req *pb.CudaShared
 	return nil, status.Errorf(status.InvalidArgument, "failed to register CUDA shared memory region: '%s', GPUs not supported", req.GetName())
 }
 
-// CudaSharedMemoryUnregister has nothing to forget.
+// CudaSharedMemoryUnregister does nothing.
 func (s *service) CudaSharedMemoryUnregister(context.Context, *pb.CudaSharedMemoryUnregisterRequest) (*pb.CudaSharedMemoryUnregisterResponse, error) {
 	if s.memory() == nil {
 		return nil, shm.ErrDisabled

@@ -12,9 +12,9 @@ import (
 	"shoal/internal/tensor"
 )
 
-// A message is a ModelInferRequest as it came off the wire: what the standard
-// codec would have made of it, but with strings and tensors that lie where they
-// were received. It belongs to one call and is given back by release.
+// A message is a ModelInferRequest from the wire: what the standard codec would
+// return, but its strings and tensors stay in the received memory. It belongs
+// to one call; release gives it back.
 type message struct {
 	req  *infer.Request  // the request to be made of it, and memory for both
 	data mem.BufferSlice // what was received; a reference is held
@@ -24,11 +24,10 @@ type message struct {
 	inputs             []inputMessage
 	outputs            []outputMessage
 	raw                []infer.Data
-	// emptyFinal asks to be told of the end even when there is nothing else to
-	// tell; fill sets it.
+	// emptyFinal asks for a final answer even if it is empty; fill sets it.
 	emptyFinal bool
 
-	// Memory that the inputs and outputs have parts of.
+	// Memory for parts of the inputs and outputs.
 	tensorParams []param
 	contents     [][]byte
 	pieces       [][]byte
@@ -39,8 +38,9 @@ type inputMessage struct {
 	name, datatype string
 	shape          tensor.Shape
 	params         []param
-	// contents are the typed contents' bytes on the wire, in several parts when
-	// the field came several times; has tells an empty one from none.
+	// contents are the encoded bytes of the typed contents, in several parts
+	// when the field came several times; has distinguishes an empty one from
+	// none.
 	contents [][]byte
 	has      bool
 	counts   contentCounts
@@ -61,13 +61,13 @@ func (m *message) release() {
 	m.reset()
 	if cap(m.params)+cap(m.tensorParams) > maxKept || cap(m.inputs)+cap(m.outputs) > maxKept ||
 		cap(m.raw)+cap(m.contents)+cap(m.pieces)+cap(m.dims) > maxKept {
-		return // an unusually large one is left to the garbage collector
+		return // the garbage collector takes an unusually large one
 	}
 	messages.Put(m)
 }
 
-// maxKept is how many entries a pooled message keeps room for; 602 KB arrive in
-// some 40 pieces.
+// maxKept is the capacity that a pooled message keeps; 602 KB arrive in some 40
+// pieces.
 const maxKept = 1 << 10
 
 // reset empties the message. It may be called on an empty one.
@@ -90,10 +90,10 @@ func (m *message) reset() {
 }
 
 // decode reads a ModelInferRequest. It accepts and refuses exactly what
-// proto.Unmarshal does, and means the same by it, but for lists so long that no
-// model could want them.
+// proto.Unmarshal does, with the same meaning, except lists so long that no
+// model could need them.
 func (m *message) decode(data mem.BufferSlice, budget *inflight.Budget) error {
-	m.reset() // grpc reads on after a first message, to find that there is none
+	m.reset() // grpc reads on after a first message, to check that there is none
 	data.Ref()
 	m.data = data
 	m.req = infer.NewRequest()
@@ -155,8 +155,8 @@ func (m *message) field(s *segments, num protowire.Number, typ protowire.Type) e
 	return err
 }
 
-// An empty entry of a list takes two bytes on the wire and a hundred here. These
-// bounds keep a message from taking many times its size in memory.
+// An empty element of a list takes two bytes on the wire and a hundred here.
+// These bounds keep a message from taking many times its size in memory.
 const (
 	maxEntries = 1 << 14
 	maxDims    = 1 << 10
@@ -164,8 +164,8 @@ const (
 
 var errTooMany = errors.New("the message has too many tensors, parameters or dimensions")
 
-// checkEntries says whether a list may have n entries, the last of which has just
-// come.
+// checkEntries checks whether a list may have n elements, the last of which has
+// just come.
 func (m *message) checkEntries(n int) error {
 	if n > maxEntries {
 		return errTooMany

@@ -14,29 +14,29 @@ import (
 // Options are the settings of a server. The zero value of each means its
 // default.
 type Options struct {
-	// Server says how gRPC itself is served. By default a message has up to
-	// 2147483647 bytes, which is the most that clients can take, unpacked up to
-	// 64 MiB and 100 times its size; there may be 16384 connections and 10000
-	// calls in flight on each. Codec, Permit, Interceptor and Credentials are
-	// not to be set.
+	// Server has the settings of gRPC itself. By default a message has up to
+	// 2147483647 bytes, the most that clients accept, decompressed up to 64 MiB
+	// and 100 times its size; there may be 16384 connections and 10000 calls in
+	// flight on each. Codec, Permit, Interceptor and Credentials must not be
+	// set.
 	Server grpcserver.Options
 	// StreamInFlight bounds the requests in flight on one ModelStreamInfer
-	// call; the next is not read before one is answered. The default is 1024:
-	// one stream alone should fill a model's batch.
+	// call; the next is not read before one is answered. The default is 1024: a
+	// single stream should fill a model's batch.
 	StreamInFlight int
 	TLS            TLS
-	// Compression is how hard responses to inference are compressed for
-	// clients that accept it. It holds for all servers of the process.
+	// Compression is the compression level of inference responses, for clients
+	// that accept compression. It applies to all servers of the process.
 	Compression Compression
 	// Restrictions close APIs to calls without the metadata
 	// "triton-grpc-protocol-<Header>" of the right value.
 	Restrictions kserve.Restrictions
-	// ForwardHeaders matches the names of the metadata that are given to the
-	// model as parameters; nil forwards none.
+	// ForwardHeaders matches the names of the metadata that become parameters
+	// of the model; nil forwards none.
 	ForwardHeaders *regexp.Regexp
 }
 
-// Compression is how hard to compress.
+// Compression is a compression level.
 type Compression int
 
 // The levels.
@@ -57,7 +57,7 @@ func ParseCompression(s string) (Compression, error) {
 	return 0, fmt.Errorf("compression level %q: want none, low, medium or high", s)
 }
 
-// withDefaults returns the options with every default filled in that is not the
+// withDefaults returns the options with defaults filled in, except the
 // transport's own.
 func (o Options) withDefaults() Options {
 	o.StreamInFlight = cmp.Or(o.StreamInFlight, 1024)

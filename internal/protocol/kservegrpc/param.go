@@ -45,7 +45,7 @@ func (m *message) param(dst []param, b []byte) ([]param, error) {
 	return dst, nil
 }
 
-// value reads an InferParameter, of whose choices the last one holds.
+// value reads an InferParameter, of whose choices the last one counts.
 func (p *param) value(b []byte) error {
 	for len(b) > 0 {
 		num, typ, rest, err := nextField(b)
@@ -91,8 +91,8 @@ func (p *param) value(b []byte) error {
 	return nil
 }
 
-// latest returns ps with only the last of the entries that share a name, as in
-// a map. The order of names is that in which they first came.
+// latest returns ps with only the last of the elements with the same name, as
+// in a map. Names keep the order of their first occurrence.
 func latest(ps []param) []param {
 	if len(ps) < 2 {
 		return ps

@@ -10,7 +10,7 @@ import (
 	"shoal/internal/status"
 )
 
-// rejected reports a request, unless err is nil or came from further on. The
+// rejected reports a request, unless err is nil or came from the engine. The
 // transport reports what it rejects itself.
 func (s *Server) rejected(ctx context.Context, model, version string, err error) {
 	reason := reject.ReasonOf(err)
@@ -33,7 +33,7 @@ type asksModel interface {
 	GetVersion() string
 }
 
-// rejectedCall reports a unary call that is no inference.
+// rejectedCall reports a unary call other than inference.
 func (s *Server) rejectedCall(ctx context.Context, req any, err error) {
 	if m, ok := req.(asksModel); ok {
 		s.rejected(ctx, m.GetName(), m.GetVersion(), err)

@@ -13,9 +13,9 @@ import (
 	"shoal/internal/tensor"
 )
 
-// parseVersion returns the version that a client's text names. An empty text is
-// the latest; what follows the digits is ignored, as clients of the original may
-// rely on.
+// parseVersion returns the version in a client's text. An empty text is the
+// latest; anything after the digits is ignored, as clients of Triton may rely
+// on that.
 func parseVersion(s string) (int64, error) {
 	if s == "" {
 		return infer.LatestVersion, nil
@@ -39,8 +39,8 @@ func parseVersion(s string) (int64, error) {
 	return n, nil
 }
 
-// fill makes the request of the message. The request's model and version are
-// set already.
+// fill converts the message to its request, whose model and version are already
+// set.
 func (m *message) fill(memory *shm.Registry) error {
 	r := m.req
 	r.ID = m.id
@@ -64,10 +64,10 @@ func (m *message) fill(memory *shm.Registry) error {
 	return nil
 }
 
-// fillInput adds an input to the request and returns the raw contents that are
-// left for the next ones.
+// fillInput adds an input to the request and returns the raw contents left for
+// the next ones.
 func (m *message) fillInput(in *inputMessage, raw []infer.Data, memory *shm.Registry) ([]infer.Data, error) {
-	t, _ := tensor.ParseType(in.datatype) // Invalid is refused by the engine
+	t, _ := tensor.ParseType(in.datatype) // the engine refuses Invalid
 	var data infer.Data
 	var from infer.Source
 	g, err := findRegion(in.params, in.name, memory)
@@ -102,7 +102,7 @@ func (m *message) fillInput(in *inputMessage, raw []infer.Data, memory *shm.Regi
 	return raw, nil
 }
 
-// fillOutput adds an output to those that the request wants.
+// fillOutput adds a requested output.
 func fillOutput(r *infer.Request, out *outputMessage, memory *shm.Registry) error {
 	w := infer.Wanted{Name: out.name}
 	g, err := findRegion(out.params, out.name, memory)
@@ -134,7 +134,7 @@ func fillOutput(r *infer.Request, out *outputMessage, memory *shm.Registry) erro
 	return nil
 }
 
-// setParam gives a parameter of the message its place in the request.
+// setParam stores a parameter of the message in the request.
 func (m *message) setParam(p *param) error {
 	r := m.req
 	switch p.Name {
@@ -178,7 +178,7 @@ func (m *message) setParam(p *param) error {
 	return nil
 }
 
-// addParam adds a parameter that is meant for the model.
+// addParam adds a parameter for the model.
 func addParam(r *infer.Request, p *param) error {
 	if strings.HasPrefix(p.Name, kserve.ReservedPrefix) {
 		return status.Errorf(status.InvalidArgument,

@@ -13,8 +13,8 @@ import (
 	pb "shoal/internal/protocol/kservegrpc/inferencepb"
 )
 
-// methodAPI says which API a method belongs to. Reflection tells what the server
-// offers, as its metadata do.
+// methodAPI maps methods to APIs. Reflection describes what the server offers,
+// like its metadata.
 var methodAPI = map[string]kserve.API{
 	healthpb.Health_Check_FullMethodName: kserve.Health,
 	healthpb.Health_List_FullMethodName:  kserve.Health,
@@ -48,8 +48,8 @@ var methodAPI = map[string]kserve.API{
 // restrictionPrefix stands before the header of a restriction.
 const restrictionPrefix = "triton-grpc-protocol-"
 
-// permit refuses a call whose API is restricted and that does not bring the
-// header for it. It is asked before anything but the header is read.
+// permit refuses a call to a restricted API that does not have the header. It
+// is called before anything but the header is read.
 func (s *Server) permit(method string, header func(name string) []string) *grpcstatus.Status {
 	api, ok := methodAPI[method]
 	if !ok || s.opt.Restrictions[api] == nil {

@@ -5,9 +5,9 @@ import (
 	"sync/atomic"
 )
 
-// A room is what one stream may hold: so many requests, and so many bytes of
-// requests and of answers that are not out. One goroutine lets requests in; any
-// may count and let out.
+// A room limits what one stream may hold: a number of requests, and of bytes of
+// requests and unsent answers. One goroutine lets requests in; any may count
+// and let out.
 type room struct {
 	requests, bytes       atomic.Int64
 	maxRequests, maxBytes int64
@@ -31,26 +31,26 @@ func (r *room) await(ctx context.Context) error {
 	return nil
 }
 
-// enter counts a request of so many bytes.
+// enter counts a request of that many bytes.
 func (r *room) enter(bytes int) {
 	r.requests.Add(1)
 	r.bytes.Add(int64(bytes))
 }
 
-// turn counts that a request of so many bytes has become an answer of others.
+// turn counts that a request of some bytes has become an answer of others.
 func (r *room) turn(from, to int) {
 	r.bytes.Add(int64(to - from))
 	r.tell()
 }
 
-// leave counts that an answer of so many bytes is out.
+// leave counts that an answer of that many bytes was sent.
 func (r *room) leave(bytes int) {
 	r.requests.Add(-1)
 	r.bytes.Add(-int64(bytes))
 	r.tell()
 }
 
-// tell has await look again.
+// tell makes await check again.
 func (r *room) tell() {
 	select {
 	case r.freed <- struct{}{}:

@@ -7,11 +7,11 @@ import (
 	"shoal/internal/infer"
 )
 
-// segments reads a message that lies in several pieces, as it came off the
-// wire. What it returns aliases the pieces where it can; only what crosses from
-// one piece into the next is copied, into memory of the request.
+// segments reads a message in several pieces. Its results alias the pieces
+// where possible; only what crosses from one piece into the next is copied,
+// into memory of the request.
 type segments struct {
-	cur  []byte          // what is left of the current piece
+	cur  []byte          // the rest of the current piece
 	rest mem.BufferSlice // the pieces after it
 	left int             // bytes left in all pieces
 	req  *infer.Request
@@ -23,14 +23,14 @@ func newSegments(data mem.BufferSlice, req *infer.Request) segments {
 	return s
 }
 
-// settle moves on to a piece that has something left, if there is one.
+// settle moves on to a piece that is not empty, if there is one.
 func (s *segments) settle() {
 	for len(s.cur) == 0 && len(s.rest) > 0 {
 		s.cur, s.rest = s.rest[0].ReadOnlyData(), s.rest[1:]
 	}
 }
 
-// skip passes over n bytes, of which there must be so many.
+// skip skips n bytes, which must be there.
 func (s *segments) skip(n int) {
 	s.left -= n
 	for n > len(s.cur) {
@@ -79,7 +79,7 @@ func (s *segments) length() (int, bool) {
 	return int(v), true
 }
 
-// bytes reads a length and returns so many bytes in one piece.
+// bytes reads a length and returns that many bytes in one piece.
 func (s *segments) bytes() ([]byte, bool) {
 	n, ok := s.length()
 	if !ok {
@@ -88,7 +88,7 @@ func (s *segments) bytes() ([]byte, bool) {
 	return s.take(n), true
 }
 
-// take returns the next n bytes, of which there must be so many, in one piece.
+// take returns the next n bytes, which must be there, in one piece.
 func (s *segments) take(n int) []byte {
 	if n <= len(s.cur) {
 		b := s.cur[:n:n]
@@ -101,12 +101,12 @@ func (s *segments) take(n int) []byte {
 	return b
 }
 
-// minPiece is the mean size below which the pieces of a tensor are not worth
-// keeping apart: their bookkeeping would cost more than a copy.
+// minPiece is the mean size below which the pieces of a tensor are joined:
+// their bookkeeping would cost more than a copy.
 const minPiece = 512
 
-// data reads a length and returns so many bytes as they lie, with the list of
-// pieces appended to pieces.
+// data reads a length and returns that many bytes without a copy, with the list
+// of pieces appended to pieces.
 func (s *segments) data(pieces [][]byte) (infer.Data, [][]byte, bool) {
 	n, ok := s.length()
 	if !ok {
@@ -145,8 +145,8 @@ func (s *segments) spanned(n int) int {
 	return count
 }
 
-// flatten joins all that is left into one piece, for the rare field that cannot
-// be walked over in several.
+// flatten joins everything left into one piece, for the rare field that cannot
+// be parsed in several.
 func (s *segments) flatten() {
 	if len(s.rest) == 0 {
 		return
@@ -156,7 +156,7 @@ func (s *segments) flatten() {
 	s.cur, s.rest = b, nil
 }
 
-// skipField passes over the value of a field that nobody asked for.
+// skipField skips the value of an unknown field.
 func (s *segments) skipField(num protowire.Number, typ protowire.Type) bool {
 	switch typ {
 	case protowire.BytesType:

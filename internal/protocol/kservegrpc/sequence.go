@@ -2,14 +2,14 @@ package kservegrpc
 
 import "strings"
 
-// A sequenceKey names a sequence of requests, which must run one by one.
+// A sequenceKey identifies a sequence of requests, which must run one by one.
 type sequenceKey struct {
 	model, id string
 	number    int64
 }
 
 // follow returns the answer that the request of m must wait for: that of the
-// request before it in its sequence, nil when there is none.
+// previous request in its sequence, nil when there is none.
 func (st *inferStream) follow(m *message, a *answer) *answer {
 	i, ok := find(m.params, nil, "sequence_id")
 	if !ok {
@@ -19,14 +19,14 @@ func (st *inferStream) follow(m *message, a *answer) *answer {
 	if len(st.sequences) > 2*int(st.room.maxRequests) {
 		st.forget()
 	}
-	// The message's strings go back with it; the key stays.
+	// The message's strings are given back with it; the key stays.
 	key := sequenceKey{model: strings.Clone(m.model), id: strings.Clone(p.String), number: p.Int}
 	before := st.sequences[key]
 	st.sequences[key] = a
 	return before
 }
 
-// forget drops the sequences that have nothing in flight.
+// forget removes the sequences that have nothing in flight.
 func (st *inferStream) forget() {
 	for key, a := range st.sequences {
 		select {

@@ -1,11 +1,10 @@
-// Package kservegrpc is the gRPC front: the KServe v2 inference service with
-// Triton's extensions, the standard health service and reflection. Start returns
-// a running server that the caller must Close.
+// Package kservegrpc is the gRPC dialect: the KServe v2 inference service with
+// Triton's extensions, the standard health service and reflection. Start
+// returns a running server that the caller must Close.
 //
-// An inference request is not copied on its way in. The codec walks over the
-// pieces that it arrived in and leaves its tensors there until the batch is
-// gathered; the answer is encoded once, before the model's output memory is
-// given back.
+// An inference request is not copied on its way in. The codec parses the pieces
+// that it arrived in and leaves its tensors there until the batch is gathered;
+// the answer is encoded once, before the model's output memory is given back.
 package kservegrpc
 
 import (
@@ -75,7 +74,7 @@ func (s *Server) Addr() net.Addr { return s.addr }
 // InFlight returns how many calls have not been answered.
 func (s *Server) InFlight() int { return s.grpc.InFlight() }
 
-// Close takes no more requests, lets those in flight finish and returns when
+// Close accepts no more requests, lets those in flight finish and returns when
 // nothing of the server runs any more. When ctx ends first, it closes every
 // connection and returns an error at once; an answer that a model is still
 // working on is then lost.

@@ -34,24 +34,24 @@ func (s *Server) serviceDesc() *grpc.ServiceDesc {
 	return &desc
 }
 
-// service has the calls about the server and its models. Its errors are mapped
-// by the server's interceptor.
+// service has the calls about the server and its models. The server's
+// interceptor maps its errors.
 type service struct {
 	pb.UnimplementedGRPCInferenceServiceServer
 	server *Server
 }
 
-// ServerLive says whether the process serves.
+// ServerLive reports whether the server is running.
 func (s *service) ServerLive(context.Context, *pb.ServerLiveRequest) (*pb.ServerLiveResponse, error) {
 	return &pb.ServerLiveResponse{Live: s.server.engine.Live()}, nil
 }
 
-// ServerReady says whether the server may be sent requests.
+// ServerReady reports whether the server accepts requests.
 func (s *service) ServerReady(context.Context, *pb.ServerReadyRequest) (*pb.ServerReadyResponse, error) {
 	return &pb.ServerReadyResponse{Ready: s.server.engine.Ready()}, nil
 }
 
-// ModelReady says whether a model may be sent requests; an unknown one may not.
+// ModelReady reports whether a model accepts requests; an unknown one does not.
 func (s *service) ModelReady(_ context.Context, req *pb.ModelReadyRequest) (*pb.ModelReadyResponse, error) {
 	n, err := parseVersion(req.GetVersion())
 	if err != nil {
@@ -60,13 +60,13 @@ func (s *service) ModelReady(_ context.Context, req *pb.ModelReadyRequest) (*pb.
 	return &pb.ModelReadyResponse{Ready: s.server.engine.ModelReady(req.GetName(), n)}, nil
 }
 
-// ServerMetadata says what the server is and can do.
+// ServerMetadata returns the server's name, version and extensions.
 func (s *service) ServerMetadata(context.Context, *pb.ServerMetadataRequest) (*pb.ServerMetadataResponse, error) {
 	e := s.server.engine
 	return &pb.ServerMetadataResponse{Name: e.ServerName(), Version: e.ServerVersion(), Extensions: e.Extensions()}, nil
 }
 
-// ModelMetadata says what a model takes and gives.
+// ModelMetadata returns a model's inputs and outputs.
 func (s *service) ModelMetadata(_ context.Context, req *pb.ModelMetadataRequest) (*pb.ModelMetadataResponse, error) {
 	n, err := parseVersion(req.GetVersion())
 	if err != nil {
@@ -109,7 +109,7 @@ func (s *service) ModelConfig(_ context.Context, req *pb.ModelConfigRequest) (*p
 
 var errRepositoryName = status.Errorf(status.Unsupported, "'repository_name' specification is not supported")
 
-// RepositoryIndex lists what the repositories hold.
+// RepositoryIndex lists the models in the repositories.
 func (s *service) RepositoryIndex(_ context.Context, req *pb.RepositoryIndexRequest) (*pb.RepositoryIndexResponse, error) {
 	if req.GetRepositoryName() != "" {
 		return nil, errRepositoryName
@@ -140,7 +140,7 @@ func (s *service) RepositoryModelLoad(ctx context.Context, req *pb.RepositoryMod
 	return &pb.RepositoryModelLoadResponse{}, nil
 }
 
-// loadOverride reads the parameters that come with a load.
+// loadOverride reads the parameters of a load.
 func loadOverride(params map[string]*pb.ModelRepositoryParameter) (o engine.Override, err error) {
 	for _, name := range slices.Sorted(maps.Keys(params)) {
 		path, isFile := strings.CutPrefix(name, "file:")

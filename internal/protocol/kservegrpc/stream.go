@@ -17,12 +17,12 @@ import (
 	"shoal/internal/status"
 )
 
-// An inferStream is one ModelStreamInfer call. One goroutine reads requests, one
-// per request runs it, and the call's own sends the answers in the order of the
-// requests; those of decoupled models, of which there may be many to a request,
-// go out as they come. There must be room before a request is read, and its
-// answer is counted until it is out, so that a client that does not read is not
-// read from either.
+// An inferStream is one ModelStreamInfer call. One goroutine reads requests,
+// one per request runs it, and the call's own sends the answers in the order of
+// the requests. Answers of decoupled models, of which there may be many to a
+// request, are sent as they come. A request is read only when there is room,
+// and its answer counts until it is sent, so that the server does not read from
+// a client that does not read.
 type inferStream struct {
 	server *Server
 	stream grpc.ServerStream
@@ -32,18 +32,18 @@ type inferStream struct {
 
 	room    *room
 	answers chan *answer // in the order of the requests; closed when there are no more
-	readErr error        // why, set before answers is closed
-	parts   chan part    // what decoupled models answer
-	open    atomic.Int64 // requests to decoupled models that are not over
+	readErr error        // why there are no more; set before answers is closed
+	parts   chan part    // answers of decoupled models
+	open    atomic.Int64 // unfinished requests to decoupled models
 
-	sequences map[sequenceKey]*answer // the reader's own
+	sequences map[sequenceKey]*answer // only the reader uses it
 
 	mu     sync.Mutex // protects the fields below and the replies of answers
 	unsent map[*answer]struct{}
 	over   bool // nothing is sent any more
 }
 
-// An answer is what one request of a stream got.
+// An answer is the answer to one request of a stream.
 type answer struct {
 	done  chan struct{} // closed when the fields below are set
 	size  int           // bytes that it holds: the request's, then its own
@@ -59,7 +59,8 @@ type part struct {
 	size  int // of the request, with the last
 }
 
-// streamBytes is how much a stream may hold before no more is read from it.
+// streamBytes is how much a stream may hold before nothing more is read from
+// it.
 const streamBytes = 256 << 20
 
 // modelStreamInfer handles a ModelStreamInfer call.
@@ -88,8 +89,7 @@ func (s *Server) modelStreamInfer(_ any, stream grpc.ServerStream) (err error) {
 	return st.write()
 }
 
-// end gives back the answers that were not sent. Those that come later are
-// given back by give.
+// end frees the answers that were not sent. give frees later ones.
 func (st *inferStream) end() {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -112,7 +112,7 @@ func (st *inferStream) give(a *answer, reply *encoded) {
 	st.unsent[a] = struct{}{}
 }
 
-// take returns the reply of an answer, which is the caller's to send.
+// take returns the reply of an answer, which the caller must send.
 func (st *inferStream) take(a *answer) *encoded {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -149,7 +149,7 @@ func (st *inferStream) read() {
 			st.server.wg.Go(func() { st.run(m, v, err, a, before) })
 		}
 		if before != nil {
-			continue // it enters when the one before it is answered
+			continue // it enters when the previous one is answered
 		}
 		// The next must not enter before it: batches are in the order of the
 		// stream.
@@ -161,13 +161,14 @@ func (st *inferStream) read() {
 	}
 }
 
-// write sends the answers. It returns when all are out, or the stream must end.
+// write sends the answers. It returns when all are sent, or the stream must
+// end.
 func (st *inferStream) write() error {
 	var (
 		answers = st.answers
 		closing = st.server.closing
-		head    *answer       // the one whose turn it is
-		done    chan struct{} // closed when it is there
+		head    *answer       // the next answer to send
+		done    chan struct{} // closed when it is ready
 		ended   error         // why there are no more, once answers is nil
 	)
 	for {
@@ -207,15 +208,15 @@ func (st *inferStream) write() error {
 		case <-closing: // answer what was read until now
 			closing = nil
 			if answers != nil {
-				answers, ended = st.rest()
+				answers, ended = st.readSoFar()
 			}
 		}
 	}
 }
 
-// rest returns the answers to what was read so far, without those to come, and
-// why there are no more.
-func (st *inferStream) rest() (chan *answer, error) {
+// readSoFar returns the answers to what was read so far, without those to come,
+// and why there are no more.
+func (st *inferStream) readSoFar() (chan *answer, error) {
 	rest := make(chan *answer, cap(st.answers))
 	defer close(rest)
 	for {
@@ -240,12 +241,12 @@ func (st *inferStream) send(reply *encoded, err error) error {
 }
 
 // run answers one request, once the one that it must follow is answered. err is
-// why there is no version that could.
+// set when there is no version for it.
 func (st *inferStream) run(m *message, v *engine.Version, err error, a, before *answer) {
 	defer close(a.done)
 	defer m.release()
 	st.await(before)
-	var at infer.Response // the model and version, once the request is with them
+	var at infer.Response // the model and version, once they are known
 	var out *encoded
 	if err == nil {
 		out, err = st.try(m, v, &at)
@@ -260,7 +261,7 @@ func (st *inferStream) run(m *message, v *engine.Version, err error, a, before *
 	}
 }
 
-// await waits for the answer that comes before another in its sequence.
+// await waits for the previous answer of a sequence.
 func (st *inferStream) await(before *answer) {
 	if before == nil {
 		return
@@ -271,8 +272,8 @@ func (st *inferStream) await(before *answer) {
 	}
 }
 
-// failure returns what becomes of m's error: a message that says so in r, or the
-// error again when it must end the stream.
+// failure returns the message for m's error with the details in r, or the error
+// again when it must end the stream.
 func (st *inferStream) failure(m *message, r reply, err error) (*encoded, error) {
 	st.server.rejected(st.ctx, m.model, m.version, err)
 	if executed := r.resp.Model != ""; executed && st.grpcErrors {
@@ -282,7 +283,8 @@ func (st *inferStream) failure(m *message, r reply, err error) (*encoded, error)
 	return st.server.encoder.streamError(r, strings.ToValidUTF8(status.Public(err), "\uFFFD")), nil
 }
 
-// try runs a request and encodes its response. It says in at how far it came.
+// try runs a request and encodes its response. It stores the model and version
+// in at once they are known.
 func (st *inferStream) try(m *message, v *engine.Version, at *infer.Response) (out *encoded, err error) {
 	defer catch(&err)
 	if err := st.server.fill(st.ctx, m); err != nil {

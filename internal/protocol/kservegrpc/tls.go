@@ -9,15 +9,15 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// TLS says how connections are secured.
+// TLS has the settings for secure connections.
 type TLS struct {
 	Use    bool
-	Mutual bool // clients must show a certificate that Root vouches for
+	Mutual bool // clients must have a certificate that Root has signed
 	// The files, in PEM form.
 	Cert, Key, Root string
 }
 
-// credentials returns what the server needs for t, nil when it is not used.
+// credentials returns the server's credentials for t, nil when TLS is off.
 func (t TLS) credentials() (credentials.TransportCredentials, error) {
 	if !t.Use {
 		return nil, nil

@@ -7,8 +7,8 @@ import (
 	"shoal/internal/status"
 )
 
-// The calls of the service that the server knows and does not offer. Each says
-// so in a sentence.
+// The calls of the service that the server does not support. Each returns an
+// error that says so.
 
 var (
 	errTrace = status.Errorf(status.Unsupported, "trace settings are not supported by this server")

@@ -8,14 +8,13 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// What can be wrong with a message on the wire. grpc puts its own words and the
-// code in front.
+// Errors of a message on the wire. grpc adds its own text and the code.
 var (
 	errWire = errors.New("the message is not valid protobuf")
 	errUTF8 = errors.New("a string in the message is not valid UTF-8")
 )
 
-// nextField reads a field's number and type and returns what follows.
+// nextField reads a field's number and type and returns the rest.
 func nextField(b []byte) (protowire.Number, protowire.Type, []byte, error) {
 	num, typ, n := protowire.ConsumeTag(b)
 	if n < 0 || num > protowire.MaxValidNumber {
@@ -24,7 +23,7 @@ func nextField(b []byte) (protowire.Number, protowire.Type, []byte, error) {
 	return num, typ, b[n:], nil
 }
 
-// skipValue passes over the value of a field that nobody asked for.
+// skipValue skips the value of an unknown field.
 func skipValue(num protowire.Number, typ protowire.Type, b []byte) ([]byte, error) {
 	n := protowire.ConsumeFieldValue(num, typ, b)
 	if n < 0 {
@@ -33,7 +32,7 @@ func skipValue(num protowire.Number, typ protowire.Type, b []byte) ([]byte, erro
 	return b[n:], nil
 }
 
-// takeBytes reads a length and so many bytes, and returns what follows.
+// takeBytes reads a length and that many bytes, and returns the rest.
 func takeBytes(b []byte) (v, rest []byte, err error) {
 	v, n := protowire.ConsumeBytes(b)
 	if n < 0 {
@@ -60,7 +59,7 @@ func text(b []byte) (string, error) {
 	return unsafe.String(unsafe.SliceData(b), len(b)), nil
 }
 
-// takeVarint reads a number and returns what follows.
+// takeVarint reads a number and returns the rest.
 func takeVarint(b []byte) (uint64, []byte, error) {
 	v, n := protowire.ConsumeVarint(b)
 	if n < 0 {

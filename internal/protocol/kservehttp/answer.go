@@ -10,10 +10,10 @@ import (
 	"shoal/internal/protocol/httpserver"
 )
 
-// An inferAnswer is an inference request on its way through the handler and the
-// body of its answer, which the server takes from it after the handler has
-// returned. Binary outputs go from where the model left them to the socket
-// without a copy; the request is held until then.
+// An inferAnswer is an inference request in the handler and the body of its
+// answer, which the server reads after the handler has returned. Binary outputs
+// go from the model's memory to the socket without a copy; the request is held
+// until then.
 type inferAnswer struct {
 	body      *httpserver.Body
 	request   *infer.Request
@@ -22,12 +22,12 @@ type inferAnswer struct {
 	memory *inflight.Pool
 	kept   []byte           // memory for small answers
 	large  *httpserver.Body // memory for others; nil when there is none
-	claim  inflight.Claim   // what the answer takes besides
+	claim  inflight.Claim   // what the answer uses in addition
 
 	json   []byte // the JSON part of the answer, or all of it when packed
 	binary int    // the bytes of the outputs that follow it
 	coding compression.Format
-	length int // of the JSON part, for the header; 0 when there is no other
+	length int // of the JSON part, for the header; 0 when there is nothing else
 }
 
 var answers = sync.Pool{New: func() any { return new(inferAnswer) }}
@@ -42,7 +42,7 @@ func newAnswer(memory *inflight.Pool, lease infer.Releaser) *inferAnswer {
 	return a
 }
 
-// letGo gives back the request and its body.
+// letGo releases the request and its body.
 func (a *inferAnswer) letGo() {
 	if a.request != nil {
 		a.request.Release()
@@ -54,7 +54,7 @@ func (a *inferAnswer) letGo() {
 	}
 }
 
-// release gives everything back.
+// release releases everything.
 func (a *inferAnswer) release() {
 	a.letGo()
 	if a.large != nil {
@@ -69,12 +69,11 @@ func (a *inferAnswer) release() {
 	answers.Put(a)
 }
 
-// smallJSON is the largest answer that is made in memory of the inferAnswer's
-// own.
+// smallJSON is the largest answer that is made in the inferAnswer's own memory.
 const smallJSON = 64 << 10
 
-// encode makes the answer of the request's response. It fails when the memory
-// budget has no room for it.
+// encode encodes the request's response. It fails when the memory budget has no
+// room for it.
 func (a *inferAnswer) encode() error {
 	room := a.kept[:0]
 	if n := jsonSize(a.request, a.allBinary); n > smallJSON {
@@ -106,7 +105,7 @@ func (a *inferAnswer) encode() error {
 	return nil
 }
 
-// compress packs the answer.
+// compress compresses the answer.
 func (a *inferAnswer) compress(enc compression.Format) error {
 	if enc == compression.Identity {
 		return nil
@@ -125,7 +124,7 @@ func (a *inferAnswer) compress(enc compression.Format) error {
 	return nil
 }
 
-// send hands the answer to the server, which closes it when it is written.
+// send passes the answer to the server, which closes it when it is written.
 func (a *inferAnswer) send(x *httpserver.Exchange) {
 	if a.coding != compression.Identity {
 		x.SetHeader("Content-Encoding", a.coding.String())

@@ -6,9 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// appendQuoted appends s as a JSON string. Bytes that are not UTF-8, which JSON
-// cannot hold, become U+FFFD, so that a client's JSON reader does not stumble;
-// whoever needs them as they are asks for the binary form.
+// appendQuoted appends s as a JSON string. Invalid UTF-8, which JSON cannot
+// hold, becomes U+FFFD, so that a client's JSON parser does not fail; use the
+// binary form to get the original bytes.
 func appendQuoted[T string | []byte](b []byte, s T) []byte {
 	b = append(b, '"')
 	start := 0
@@ -42,7 +42,7 @@ func decodeRune[T string | []byte](s T) (rune, int) {
 	return utf8.DecodeRune(buf[:copy(buf[:], s)])
 }
 
-// appendEscape appends a character that cannot stand for itself.
+// appendEscape appends an escaped character.
 func appendEscape(b []byte, c byte) []byte {
 	const digits = "0123456789ABCDEF"
 	switch c {
@@ -63,7 +63,7 @@ func appendEscape(b []byte, c byte) []byte {
 }
 
 // appendMember appends a name and a colon, and a comma before them unless an
-// object has just been opened. The name must need no escapes.
+// object was just opened. The name must need no escapes.
 func appendMember(b []byte, name string) []byte {
 	if b[len(b)-1] != '{' {
 		b = append(b, ',')
@@ -85,9 +85,9 @@ func appendInts(b []byte, ints []int64) []byte {
 	return append(b, ']')
 }
 
-// appendDouble appends f as the original server prints it: with the fewest
-// digits that give f back, always with a point or an exponent, and with the
-// words NaN and Infinity, which are not JSON but which clients read.
+// appendDouble appends f as Triton prints it: with the fewest digits that give
+// f back, always with a point or an exponent, and with the words NaN and
+// Infinity, which are not JSON but which clients read.
 func appendDouble(b []byte, f float64) []byte {
 	if i := int64(f); float64(i) == f && -1e15 < f && f < 1e15 {
 		if i == 0 && math.Signbit(f) {
@@ -112,7 +112,7 @@ func appendDouble(b []byte, f float64) []byte {
 	return appendDecimal(b, strconv.AppendFloat(buf[:0], f, 'e', -1, 64))
 }
 
-// appendDecimal lays out a positive number given as d.ddde±xx.
+// appendDecimal formats a positive number given as d.ddde±xx.
 func appendDecimal(b, e []byte) []byte {
 	mark := len(e) - 4 // the e, which a sign and two or three digits follow
 	if e[mark] != 'e' {

@@ -8,12 +8,11 @@ import (
 	"shoal/internal/status"
 )
 
-// A decoder turns the body of an inference request into an infer.Request in
-// one pass over the JSON. A fault in the JSON anywhere is what the client is
-// told of; without one, it is the first fault in what the JSON says, in the
-// order in which the original server looks: id, parameters, inputs, left-over
-// bytes, outputs. The same holds for a member that is given twice: the first
-// one counts.
+// A decoder turns the body of an inference request into an infer.Request in one
+// pass over the JSON. If the JSON is malformed anywhere, the client gets that
+// error; otherwise it gets the first error in its content, in Triton's order:
+// id, parameters, inputs, left-over bytes, outputs. The same holds for a member
+// that is given twice: the first one counts.
 //
 // Strings and binary tensors of the request alias the body.
 type decoder struct {
@@ -21,23 +20,23 @@ type decoder struct {
 	r        *infer.Request
 	model    string
 	maxInput int64
-	binary   []byte // what follows the JSON and no input has taken yet
+	binary   []byte // the bytes after the JSON that no input has taken yet
 	memory   *shm.Registry
 
-	// allBinary says that outputs which the request does not list go out as
+	// allBinary means that outputs which the request does not list are sent as
 	// bytes.
 	allBinary bool
 
 	refused error // why there is no memory for a tensor
 
-	err  error // the first fault in what the JSON says
+	err  error // the first error in the content
 	rank rank  // where it was found
 	in   inputFields
 	out  outputFields
 	dims []int64 // the shape being read
 }
 
-// A rank orders faults by when the original server would have met them.
+// A rank orders errors by when Triton would have found them.
 type rank uint8
 
 const (
@@ -50,7 +49,7 @@ const (
 
 var decoders = sync.Pool{New: func() any { return new(decoder) }}
 
-// newDecoder returns a decoder that fills r. It is taken back by release.
+// newDecoder returns a decoder that fills r. release gives it back.
 func newDecoder(r *infer.Request, model string, maxInput int64, memory *shm.Registry) *decoder {
 	d := decoders.Get().(*decoder)
 	d.r, d.model, d.maxInput, d.memory = r, model, maxInput, memory
@@ -83,7 +82,7 @@ func (d *decoder) decode(json, binary []byte) error {
 	return d.err
 }
 
-// found records a fault in what the JSON says, unless an earlier one is known.
+// found records an error in the content, unless an earlier one is known.
 func (d *decoder) found(r rank, err error) {
 	if d.err == nil || r < d.rank {
 		d.err, d.rank = err, r
@@ -107,7 +106,7 @@ func (d *decoder) document() bool {
 	return true
 }
 
-// members reads an object, whose values are for value to read.
+// members reads an object; value reads its values.
 func (d *decoder) members(value func(name string) bool) bool {
 	if !d.enter('}') {
 		return true
@@ -123,7 +122,8 @@ func (d *decoder) members(value func(name string) bool) bool {
 	}
 }
 
-// maybeMembers is members for what may not be an object: then it is passed over.
+// maybeMembers is members for a value that may not be an object; it is then
+// skipped.
 func (d *decoder) maybeMembers(value func(name string) bool) bool {
 	if d.peek() != '{' {
 		return d.skip()
@@ -131,8 +131,8 @@ func (d *decoder) maybeMembers(value func(name string) bool) bool {
 	return d.members(value)
 }
 
-// list reads the array of that name, whose elements are for element to read.
-// After a fault in one, the others are only passed over.
+// list reads the array of that name; element reads its elements. After an error
+// in one, the others are only skipped.
 func (d *decoder) list(name string, r rank, element func() bool) bool {
 	if d.peek() != '[' {
 		d.found(r, errType(name, kindArray))
@@ -180,8 +180,8 @@ func first(seen *bool) bool {
 	return !was
 }
 
-// name returns a member's name. Escapes in one are rare and cost memory of the
-// request.
+// name returns a member's name. Escapes in a name are rare and use memory of
+// the request.
 func (d *decoder) name(raw []byte, escaped bool) string {
 	if !escaped {
 		return alias(raw)
@@ -189,8 +189,8 @@ func (d *decoder) name(raw []byte, escaped bool) string {
 	return alias(appendUnescaped(d.r.Grow(len(raw))[:0], raw))
 }
 
-// text reads a string. It reports isString false, and passes over the value,
-// when it is of another kind.
+// text reads a string. It returns isString false, and skips the value, when it
+// is of another kind.
 func (d *decoder) text() (text string, isString, ok bool) {
 	if d.peek() != '"' {
 		return "", false, d.skip()
@@ -202,7 +202,7 @@ func (d *decoder) text() (text string, isString, ok bool) {
 	return d.name(raw, escaped), true, true
 }
 
-// uint reads an integer that is not negative, or passes over another value.
+// uint reads a non-negative integer, or skips another value.
 func (d *decoder) uint() (u uint64, isUint, ok bool) {
 	n, isNumber, ok := d.numeric()
 	if !isNumber {
@@ -212,7 +212,7 @@ func (d *decoder) uint() (u uint64, isUint, ok bool) {
 	return u, isUint, true
 }
 
-// numeric reads a number, or passes over another value.
+// numeric reads a number, or skips another value.
 func (d *decoder) numeric() (n number, isNumber, ok bool) {
 	switch d.peek() {
 	case '"', '{', '[', 't', 'f', 'n':
@@ -222,7 +222,7 @@ func (d *decoder) numeric() (n number, isNumber, ok bool) {
 	return n, ok, ok
 }
 
-// truth reads true or false, or passes over another value.
+// truth reads true or false, or skips another value.
 func (d *decoder) truth() (value, isBool, ok bool) {
 	switch d.peek() {
 	case 't':

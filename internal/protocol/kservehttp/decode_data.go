@@ -12,7 +12,8 @@ import (
 // maxNesting is the depth at which nested data is refused.
 const maxNesting = 100
 
-// A dataFault is what is wrong with a tensor's JSON data although it is JSON.
+// A dataFault is what is wrong with a tensor's JSON data although it is valid
+// JSON.
 type dataFault uint8
 
 const (
@@ -25,8 +26,8 @@ const (
 )
 
 // jsonData reads the JSON data of the input in d.in into memory of the request.
-// What is wrong with the data is left in d.in.dataErr; the result reports
-// whether it is JSON at all.
+// It stores errors of the data in d.in.dataErr and reports whether the data is
+// valid JSON.
 func (d *decoder) jsonData(t tensor.Type) bool {
 	in := &d.in
 	start := d.pos
@@ -63,8 +64,8 @@ func (f dataFault) err(t tensor.Type) error {
 	return status.Errorf(status.Internal, "Unable to parse 'data': Shape does not match true shape of 'data' field")
 }
 
-// checkData looks at what can be known of JSON data before it is read; n is
-// the number of elements that the shape calls for, if that can be told.
+// checkData checks what can be known of JSON data before it is read; n is the
+// number of elements of the shape, if that is known.
 func (d *decoder) checkData(t tensor.Type, n int64, countable bool) error {
 	in := &d.in
 	if !countable {
@@ -95,8 +96,8 @@ func (d *decoder) checkData(t tensor.Type, n int64, countable bool) error {
 	return nil
 }
 
-// numberData reads n numbers or truth values. A shape that calls for more than
-// the text can hold costs no memory beyond the text's own size.
+// numberData reads n numbers or booleans. A shape that needs more than the text
+// can hold allocates no more than the text's own size.
 func (d *decoder) numberData(t tensor.Type, n int64) ([]byte, dataFault) {
 	most := int64(len(d.b)-d.pos) / 2 // an element and what follows it
 	buf, err := d.r.GrowWithin(int(min(n, most)) * t.Size())
@@ -156,7 +157,7 @@ func (d *decoder) elements(t tensor.Type, buf []byte) (int, dataFault) {
 	}
 }
 
-// element reads one number or truth value to the start of to.
+// element reads one number or boolean to the start of to.
 func (d *decoder) element(t tensor.Type, to []byte) dataFault {
 	if t == tensor.Bool {
 		return d.truthElement(to)
@@ -186,7 +187,7 @@ func (d *decoder) element(t tensor.Type, to []byte) dataFault {
 	return dataGood
 }
 
-// notNumber tells a value that is no number from one that is no JSON.
+// notNumber distinguishes a value that is not a number from invalid JSON.
 func (d *decoder) notNumber() dataFault {
 	switch d.peek() {
 	case '"', '{', 't', 'f', 'n':
@@ -211,8 +212,8 @@ func (d *decoder) truthElement(to []byte) dataFault {
 	return dataGood
 }
 
-// putInteger stores the low bytes of v: as many as to has. The original server
-// does not check the range of integers either.
+// putInteger stores the low bytes of v: as many as to has. Triton does not
+// check the range of integers either.
 func putInteger(to []byte, v uint64) {
 	switch len(to) {
 	case 1:

@@ -10,8 +10,8 @@ import (
 )
 
 // generate reads the body of a generate request: one object whose members are
-// inputs when the model has one of that name, and else parameters. Those of the
-// member parameters are taken in the same way.
+// inputs when the model has one of that name, and otherwise parameters. Members
+// of the member parameters are treated in the same way.
 func (d *decoder) generate(json []byte, sig *model.Signature) error {
 	d.reset(json)
 	if !d.generateDocument(sig) {
@@ -41,15 +41,14 @@ func (d *decoder) generateMember(name string, sig *model.Signature) bool {
 		if d.err != nil {
 			return true
 		}
-		d.pos = at // a model may look for it among the parameters, too
+		d.pos = at // a model may look for it among the parameters too
 	case "parameters":
 		return d.generateParameters(sig)
 	}
 	return d.generateValue(name, sig)
 }
 
-// generateParameters reads the member parameters. What is wrong in there is
-// told with its name.
+// generateParameters reads the member parameters. Errors in it have its name.
 func (d *decoder) generateParameters(sig *model.Signature) bool {
 	if d.peek() != '{' {
 		d.found(rankParams, status.Errorf(status.Internal, "Expected JSON object for keyword: 'parameters': %s", kindObject))
@@ -87,7 +86,7 @@ func (d *decoder) generateInput(t *model.Tensor) bool {
 	return true
 }
 
-// elementCount passes over a value and returns how many elements it has.
+// elementCount skips a value and returns how many elements it has.
 func (d *decoder) elementCount() (n int64, ok bool) {
 	if d.peek() != '[' {
 		return 1, d.skip()
@@ -107,7 +106,7 @@ func (d *decoder) elementCount() (n int64, ok bool) {
 }
 
 // addValue adds an input of n elements, which are read from here, to the
-// request. The text is known to be JSON.
+// request. The text is known to be valid JSON.
 func (d *decoder) addValue(t *model.Tensor, n int64) error {
 	if len(d.r.Inputs) == maxGenerated {
 		return status.Errorf(status.InvalidArgument, "the request has more than %d inputs; send each once", maxGenerated)
@@ -136,13 +135,13 @@ func (d *decoder) addValue(t *model.Tensor, n int64) error {
 }
 
 // maxGenerated bounds the inputs of a generate request. No model has so many;
-// the engine refuses what comes twice.
+// the engine refuses duplicates.
 const maxGenerated = 1024
 
 // fitShape appends to dst the shape that n elements have in a tensor of shape
-// full: the fixed dimensions divide the count, the innermost free one takes the
-// rest and the other free ones are 1. It reports false when that does not come
-// out even.
+// full: the fixed dimensions divide the count, the innermost variable one takes
+// the rest and the other variable ones are 1. It returns false when that does
+// not divide evenly.
 func fitShape(dst, full tensor.Shape, n int64) (tensor.Shape, bool) {
 	fixed, free := int64(1), -1
 	for i, dim := range full {

@@ -8,7 +8,7 @@ import (
 	"shoal/internal/tensor"
 )
 
-// A presence says whether a member was there and of the right kind.
+// A presence is whether a member was there and of the right kind.
 type presence uint8
 
 const (
@@ -24,8 +24,8 @@ func present(isRight bool) presence {
 	return wrong
 }
 
-// inputFields are what is known of the input being read. Its faults are looked
-// for when all of it was read, in the order of the original server.
+// inputFields are the fields of the input being read. They are checked when all
+// of it was read, in Triton's order.
 type inputFields struct {
 	name, datatype, shape, data presence
 	binarySize                  presence
@@ -39,16 +39,16 @@ type inputFields struct {
 	highRank  bool     // there are more dimensions than dims holds
 	size      uint64   // of the binary data
 
-	// JSON data is read as it is met when all that it depends on is known by
-	// then, which is usual; otherwise dataAt remembers where it is.
+	// JSON data is read at once when everything that it depends on is known,
+	// which is usual; otherwise dataAt is its position.
 	dataRead bool
 	dataAt   int
 	tensor   []byte
 	dataErr  error
 }
 
-// maxRank is how many dimensions a shape may have, maxTensors how many inputs or
-// outputs a request may name.
+// maxRank bounds the dimensions of a shape, maxTensors the inputs or outputs of
+// a request.
 const (
 	maxRank    = 256
 	maxTensors = 1 << 14
@@ -118,7 +118,7 @@ func (d *decoder) shape() bool {
 	return true
 }
 
-// inputParameter reads a parameter of an input, if it matters to it.
+// inputParameter reads a parameter of an input, if it is a known one.
 func (d *decoder) inputParameter(name string) bool {
 	if name == "binary_data_size" && d.in.binarySize == absent {
 		n, is, ok := d.uint()
@@ -128,7 +128,7 @@ func (d *decoder) inputParameter(name string) bool {
 	return d.regionParameter(name, &d.in.region)
 }
 
-// data reads the JSON data of an input, or puts that off.
+// data reads the JSON data of an input, or defers that.
 func (d *decoder) data() bool {
 	in := &d.in
 	in.data, in.dataAt = present(d.peek() == '['), d.pos
@@ -139,8 +139,8 @@ func (d *decoder) data() bool {
 	return d.jsonData(in.typed)
 }
 
-// finishInput adds the input that was read to the request, or says what is
-// wrong with it.
+// finishInput adds the input that was read to the request, or records its
+// error.
 func (d *decoder) finishInput() error {
 	in := &d.in
 	if err := in.checkSource(); err != nil {
@@ -185,7 +185,7 @@ func (d *decoder) finishInput() error {
 	return nil
 }
 
-// fault says what is wrong with a member that is not good.
+// fault returns the error of a member that is missing or wrong.
 func (p presence) fault(name string, kind jsonKind) error {
 	if p == absent {
 		return errMissing(name)
@@ -193,7 +193,7 @@ func (p presence) fault(name string, kind jsonKind) error {
 	return errType(name, kind)
 }
 
-// checkSource makes sure that an input says in one way where its data is.
+// checkSource checks that an input has exactly one source of data.
 func (in *inputFields) checkSource() error {
 	set, n := "", 0
 	if in.data != absent {
@@ -236,7 +236,7 @@ func (d *decoder) inputData() ([]byte, error) {
 	if !in.dataRead {
 		at := d.pos
 		d.pos = in.dataAt
-		d.jsonData(in.typed) // has no fault in its form: that was looked for before
+		d.jsonData(in.typed) // its form was checked before
 		d.pos = at
 	}
 	return in.tensor, in.dataErr

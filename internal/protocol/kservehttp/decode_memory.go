@@ -5,7 +5,7 @@ import (
 	"shoal/internal/shm"
 )
 
-// regionFields say where in shared memory a tensor lies.
+// regionFields are a tensor's position in shared memory.
 type regionFields struct {
 	name, offset, size presence
 
@@ -13,8 +13,8 @@ type regionFields struct {
 	offsetBytes, length uint64
 }
 
-// regionParameter reads a parameter of an input or output that is about shared
-// memory, and passes over others.
+// regionParameter reads a parameter of an input or output about shared memory,
+// and skips others.
 func (d *decoder) regionParameter(name string, to *regionFields) bool {
 	var is, ok bool
 	switch {

@@ -7,7 +7,7 @@ import (
 	"shoal/internal/status"
 )
 
-// outputFields are what is known of the wanted output being read.
+// outputFields are the fields of the requested output being read.
 type outputFields struct {
 	name, classes, binary presence
 	region                regionFields
@@ -64,7 +64,7 @@ func (d *decoder) outputParameter(name string) bool {
 	return d.regionParameter(name, &out.region)
 }
 
-// check says what is wrong with the output that was read.
+// check returns the error of the output that was read.
 func (out *outputFields) check() error {
 	switch {
 	case out.name != good:

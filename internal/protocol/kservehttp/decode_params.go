@@ -10,7 +10,7 @@ import (
 	"shoal/internal/status"
 )
 
-// parameters reads those of the whole request.
+// parameters reads the parameters of the whole request.
 func (d *decoder) parameters() bool {
 	if d.peek() != '{' {
 		d.found(rankParams, errType("parameters", kindObject))
@@ -55,7 +55,7 @@ func (d *decoder) flag(name string, to *bool) bool {
 	return ok
 }
 
-// count reads a reserved parameter that is an integer from zero up.
+// count reads a reserved parameter that is a non-negative integer.
 func (d *decoder) count(name string, to *uint64) bool {
 	v, isUint, ok := d.uint()
 	if ok && !isUint {
@@ -79,8 +79,8 @@ func (d *decoder) sequenceID() bool {
 	return ok
 }
 
-// maxParams is how many parameters a request may give a model. Each takes many
-// times the memory of its text.
+// maxParams bounds the parameters of a request. Each takes many times the
+// memory of its text.
 const maxParams = 1024
 
 // custom reads a parameter that goes to the model.

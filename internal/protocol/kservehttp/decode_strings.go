@@ -2,9 +2,9 @@ package kservehttp
 
 import "encoding/binary"
 
-// stringData reads strings into the form of a Bytes tensor: each with its
-// length in four bytes in front. How many there should be is the engine's to
-// say. The text is walked twice, first for the size.
+// stringData reads strings in the form of a Bytes tensor: each after its length
+// in four bytes. The engine checks how many there should be. The text is parsed
+// twice, first for the size.
 func (d *decoder) stringData() ([]byte, dataFault) {
 	start := d.pos
 	size, why := d.strings(nil)
@@ -21,8 +21,8 @@ func (d *decoder) stringData() ([]byte, dataFault) {
 	return buf[:n], dataGood
 }
 
-// strings reads arrays of strings, nested in any way, into buf and returns the
-// bytes that they take. Without a buf it returns how many will be enough.
+// strings reads arrays of strings, nested in any way, into buf and returns how
+// many bytes they take. Without a buf it returns an upper bound.
 func (d *decoder) strings(buf []byte) (int, dataFault) {
 	depth, off := 0, 0
 	for {

@@ -10,14 +10,13 @@ import (
 	"shoal/internal/tensor"
 )
 
-// isBinary reports whether an output goes out as bytes: because the request
-// says so of it, or because the request lists no outputs and wants all in that
-// form.
+// isBinary reports whether an output is sent as bytes: because the request asks
+// for it, or because the request lists no outputs and wants all as bytes.
 func isBinary(r *infer.Request, o *infer.Output, allBinary bool) bool {
 	return !o.Placed && (o.Binary || allBinary && len(r.Outputs) == 0)
 }
 
-// appendResponse appends the JSON part of r's response to b. It returns also
+// appendResponse appends the JSON part of r's response to b. It also returns
 // the size of the outputs that must follow it as bytes, in order.
 func appendResponse(b []byte, r *infer.Request, allBinary bool) ([]byte, int, error) {
 	resp := &r.Response
@@ -198,7 +197,8 @@ func appendStrings(b []byte, o *infer.Output) ([]byte, error) {
 	return b, nil
 }
 
-// errOutput says that a backend broke its word about an output.
+// errOutput is the error of a backend whose output does not fit its
+// description.
 func errOutput(o *infer.Output) error {
 	return status.Errorf(status.Internal, "output '%s' of type %s has %d bytes, which is not a whole number of elements", o.Name, o.Type, len(o.Data))
 }
