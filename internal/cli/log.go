@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"shoal/internal/cli/command"
+	"shoal/internal/logset"
 )
 
 // logFlags say what is logged, where and in which form.
@@ -29,59 +30,51 @@ func (l *logFlags) add(g *command.Group) {
 	g.Toggle(&l.json, "log-json", "log JSON lines")
 }
 
-// utcFormat is the --log-format whose times are UTC.
-const utcFormat = "ISO8601"
+// settings returns the settings of the log that may change while the server runs.
+func (l *logFlags) settings() logset.Settings {
+	return logset.Settings{File: l.file, Info: l.info, Warning: l.warning, Error: l.error, Verbose: uint32(max(0, l.verbose)), Format: l.format}
+}
 
 // check checks the values.
 func (l *logFlags) check() error {
-	if l.format != "default" && l.format != utcFormat {
-		return fmt.Errorf("--log-format is %q, want default or %s", l.format, utcFormat)
+	if l.format != logset.FormatLocal && l.format != logset.FormatUTC {
+		return fmt.Errorf("--log-format is %q, want %s or %s", l.format, logset.FormatLocal, logset.FormatUTC)
 	}
 	return nil
 }
 
-// handler returns a handler that writes to w in the form that the flags ask for.
-func (l *logFlags) handler(w io.Writer) slog.Handler {
-	opt := &slog.HandlerOptions{Level: slog.LevelInfo}
-	if l.verbose > 0 {
-		opt.Level = slog.LevelDebug
+// logHandler returns a handler that writes to w as the settings say at the time of
+// each line.
+func logHandler(w io.Writer, json bool, control *logset.Control) slog.Handler {
+	opt := &slog.HandlerOptions{
+		Level: slog.LevelDebug,
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey && a.Value.Kind() == slog.KindTime && control.UTC() {
+				a.Value = slog.StringValue(a.Value.Time().UTC().Format(time.RFC3339))
+			}
+			return a
+		},
 	}
-	if l.format == utcFormat {
-		opt.ReplaceAttr = utcTimes
+	if json {
+		return &levelHandler{slog.NewJSONHandler(w, opt), control}
 	}
-	if l.json {
-		return slog.NewJSONHandler(w, opt)
-	}
-	return slog.NewTextHandler(w, opt)
-}
-
-func utcTimes(_ []string, a slog.Attr) slog.Attr {
-	if a.Key == slog.TimeKey && a.Value.Kind() == slog.KindTime {
-		a.Value = slog.StringValue(a.Value.Time().UTC().Format(time.RFC3339))
-	}
-	return a
+	return &levelHandler{slog.NewTextHandler(w, opt), control}
 }
 
 // levelHandler turns each level on or off by itself.
 type levelHandler struct {
 	slog.Handler
-	flags *logFlags
+	control *logset.Control
 }
 
-func (h *levelHandler) Enabled(ctx context.Context, level slog.Level) bool {
-	switch {
-	case level >= slog.LevelError && !h.flags.error,
-		level >= slog.LevelWarn && level < slog.LevelError && !h.flags.warning,
-		level >= slog.LevelInfo && level < slog.LevelWarn && !h.flags.info:
-		return false
-	}
-	return h.Handler.Enabled(ctx, level)
+func (h *levelHandler) Enabled(_ context.Context, level slog.Level) bool {
+	return h.control.Enabled(level)
 }
 
 func (h *levelHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &levelHandler{h.Handler.WithAttrs(attrs), h.flags}
+	return &levelHandler{h.Handler.WithAttrs(attrs), h.control}
 }
 
 func (h *levelHandler) WithGroup(name string) slog.Handler {
-	return &levelHandler{h.Handler.WithGroup(name), h.flags}
+	return &levelHandler{h.Handler.WithGroup(name), h.control}
 }

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"shoal/internal/logset"
 	"shoal/internal/logsink"
 )
 
@@ -22,6 +23,7 @@ const flushTime = 250 * time.Millisecond
 // behind it, no write blocks, fails or ends the process.
 type output struct {
 	log            *slog.Logger
+	settings       *logset.Control
 	stdout, stderr *logsink.Sink
 	file           *logsink.Sink // of --log-file; nil without
 }
@@ -38,14 +40,15 @@ func startOutput(l *logFlags, stdout, stderr io.Writer) (*output, error) {
 	// Without this, a write to a standard stream whose reader is gone would end
 	// the process. The signal is not ignored, since workers would inherit that.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	opt := logsink.Options{Notice: logsink.SlogNotice(func(b *bytes.Buffer) slog.Handler { return l.handler(b) })}
-	o := &output{stdout: logsink.Start(stdout, logsink.Options{}), stderr: logsink.Start(stderr, opt)}
+	settings := logset.New(l.settings())
+	opt := logsink.Options{Notice: logsink.SlogNotice(func(b *bytes.Buffer) slog.Handler { return logHandler(b, l.json, settings) })}
+	o := &output{settings: settings, stdout: logsink.Start(stdout, logsink.Options{}), stderr: logsink.Start(stderr, opt)}
 	to := o.stderr
 	if file != nil {
 		o.file = logsink.Start(file, opt) // the file is open until the process ends
 		to = o.file
 	}
-	o.log = slog.New(&levelHandler{l.handler(to), l})
+	o.log = slog.New(logHandler(to, l.json, settings))
 	return o, nil
 }
 

@@ -107,8 +107,8 @@ func serve(f *serveFlags, stdout, stderr io.Writer) error {
 	defer endRecord()
 	e := engine.New(engine.Options{
 		Arrived:      f.tap.Arrived,
-		SharedMemory: memory,
-		Name:         f.id, Version: Version, Repositories: f.repositories, Backends: backends,
+		SharedMemory: memory, LogSettings: out.settings,
+		Name: f.id, Version: Version, Repositories: f.repositories, Backends: backends,
 		ConfigName: f.configName, NoAutoComplete: f.noAutoComplete || f.strictConfig,
 		AllOrNothing: f.exitOnError, LooseReadiness: !f.strictReady, Limiter: limiter, Batching: f.policy, HoldBatches: hold, LoadThreads: f.loadThreads,
 		LoadRetries: f.loadRetries, Control: f.control.mode == controlExplicit, Startup: f.control.startup(),

@@ -121,5 +121,9 @@ func (e *Engine) Extensions() []string {
 	if e.opt.SharedMemory != nil {
 		list = append(list, "system_shared_memory")
 	}
-	return append(list, "binary_tensor_data", "parameters", "statistics")
+	list = append(list, "binary_tensor_data", "parameters", "statistics")
+	if e.opt.LogSettings != nil {
+		list = append(list, "logging")
+	}
+	return list
 }

@@ -13,6 +13,7 @@ import (
 
 	"shoal/internal/backend"
 	"shoal/internal/infer"
+	"shoal/internal/logset"
 	"shoal/internal/model"
 	"shoal/internal/model/modelpb"
 	"shoal/internal/reject"
@@ -74,6 +75,10 @@ type Options struct {
 
 	// SharedMemory has the clients' shared memory; nil when it is not allowed.
 	SharedMemory *shm.Registry
+
+	// LogSettings are the settings of the log that clients may change; nil when
+	// they may not.
+	LogSettings *logset.Control
 
 	Log *slog.Logger
 }
@@ -188,6 +193,10 @@ func (e *Engine) ModelReady(name string, version int64) bool {
 	v, err := e.find(name, version)
 	return err == nil && v.trouble() == nil
 }
+
+// LogSettings returns the settings of the log that clients may change; nil when they
+// may not.
+func (e *Engine) LogSettings() *logset.Control { return e.opt.LogSettings }
 
 // SharedMemory returns the clients' shared memory; nil, which refuses
 // everything, when it is not allowed.

@@ -10,17 +10,9 @@ import (
 // The calls of the service that the server does not support. Each returns an
 // error that says so.
 
-var (
-	errTrace = status.Errorf(status.Unsupported, "trace settings are not supported by this server")
-	errLog   = status.Errorf(status.Unsupported, "log settings cannot be changed by clients of this server; set them on its command line")
-)
+var errTrace = status.Errorf(status.Unsupported, "trace settings are not supported by this server")
 
 // TraceSetting is refused.
 func (*service) TraceSetting(context.Context, *pb.TraceSettingRequest) (*pb.TraceSettingResponse, error) {
 	return nil, errTrace
-}
-
-// LogSettings is refused.
-func (*service) LogSettings(context.Context, *pb.LogSettingsRequest) (*pb.LogSettingsResponse, error) {
-	return nil, errLog
 }

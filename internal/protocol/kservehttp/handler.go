@@ -67,7 +67,7 @@ func (h *handler) Serve(x *httpserver.Exchange) error {
 	if r := h.restrict[a.api]; r != nil && !r.Opens(x.Header.Peek(r.Header)) {
 		return errRestricted(r.Header)
 	}
-	if string(x.Header.Method()) != a.method {
+	if !a.takes(string(x.Header.Method())) {
 		return errNoMethod
 	}
 	switch rt.action {
@@ -95,6 +95,8 @@ func (h *handler) Serve(x *httpserver.Exchange) error {
 		return h.index(x)
 	case actLoad:
 		return h.load(x, rt)
+	case actLogging:
+		return h.logging(x)
 	case actShmStatus, actShmRegister, actShmUnregister:
 		return h.sharedMemory(x, rt)
 	}

@@ -120,8 +120,23 @@ func (h *handler) jsonBody(x *httpserver.Exchange, f memberFunc) error {
 	if len(p.B) == 0 {
 		return nil
 	}
+	return scanMembers(p.B, f)
+}
+
+// jsonText is jsonBody for a body that must not be empty.
+func (h *handler) jsonText(x *httpserver.Exchange, f memberFunc) error {
+	p, err := x.Receive(min(h.maxInput, h.server.MaxBodySize), errJSONTooLarge)
+	if err != nil {
+		return err
+	}
+	defer p.Release()
+	return scanMembers(p.B, f)
+}
+
+// scanMembers reads a JSON text and calls f for each of its members.
+func scanMembers(text []byte, f memberFunc) error {
 	var s scanner
-	s.reset(p.B)
+	s.reset(text)
 	if !s.begin() || !s.members(f) || !s.end() {
 		return errSyntax(s.fault, s.at)
 	}

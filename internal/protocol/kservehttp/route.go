@@ -25,17 +25,25 @@ const (
 	actIndex
 	actLoad
 	actUnload
+	actLogging
 	actShmStatus
 	actShmRegister
 	actShmUnregister
 	actionCount
 )
 
-// actions say of each what it must be asked with and what class it is of.
-var actions = [actionCount]struct {
-	method string
+// A demand is what an action must be asked with and what class it is of.
+type demand struct {
+	method string // empty: GET shows something and POST changes it
 	api    kserve.API
-}{
+}
+
+// takes reports whether the action can be asked with a method.
+func (d *demand) takes(method string) bool {
+	return method == d.method || d.method == "" && (method == "GET" || method == "POST")
+}
+
+var actions = [actionCount]demand{
 	actLive:           {"GET", kserve.Health},
 	actReady:          {"GET", kserve.Health},
 	actServer:         {"GET", kserve.Metadata},
@@ -49,6 +57,8 @@ var actions = [actionCount]struct {
 	actIndex:          {"POST", kserve.ModelRepository},
 	actLoad:           {"POST", kserve.ModelRepository},
 	actUnload:         {"POST", kserve.ModelRepository},
+
+	actLogging: {"", kserve.Logging},
 
 	actShmStatus:     {"GET", kserve.SharedMemory},
 	actShmRegister:   {"POST", kserve.SharedMemory},
@@ -87,6 +97,8 @@ func parseRoute(uri []byte) route {
 	switch string(path) {
 	case "":
 		return route{action: actServer}
+	case "/logging":
+		return route{action: actLogging}
 	case "/health/live":
 		return route{action: actLive}
 	case "/health/ready":
