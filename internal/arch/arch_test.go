@@ -22,7 +22,7 @@ var floors = [][]string{
 	{"internal/model/modelpb", "internal/logset", "internal/shm", "internal/usermetric", "internal/inflight"},
 	{"internal/infer", "internal/model", "internal/worker"},
 	{"internal/backend"},
-	{"internal/arrivals", "internal/sched", "internal/backend/backendtest"},
+	{"internal/arrivals", "internal/respcache", "internal/sched", "internal/backend/backendtest"},
 	{"internal/sim"},
 	{"internal/backend/onnx/ort"},
 	{"internal/backend/onnx/library"},

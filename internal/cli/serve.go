@@ -95,6 +95,10 @@ func serve(f *serveFlags, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	cache, err := f.cache.cache()
+	if err != nil {
+		return err
+	}
 	var memory *shm.Registry
 	if f.clientMemory {
 		memory = shm.NewRegistry(f.maxRegions)
@@ -107,7 +111,7 @@ func serve(f *serveFlags, stdout, stderr io.Writer) error {
 	defer endRecord()
 	e := engine.New(engine.Options{
 		Arrived:      f.tap.Arrived,
-		SharedMemory: memory, LogSettings: out.settings,
+		SharedMemory: memory, LogSettings: out.settings, Cache: cache,
 		Name: f.id, Version: Version, Repositories: f.repositories, Backends: backends,
 		ConfigName: f.configName, NoAutoComplete: f.noAutoComplete || f.strictConfig,
 		AllOrNothing: f.exitOnError, LooseReadiness: !f.strictReady, Limiter: limiter, Batching: f.policy, HoldBatches: hold, LoadThreads: f.loadThreads,

@@ -33,6 +33,7 @@ type serveFlags struct {
 	id             string
 	configName     string
 	control        controlFlags
+	cache          cacheFlags
 	noAutoComplete bool
 	strictConfig   bool
 	strictReady    bool
@@ -147,6 +148,7 @@ func (f *serveFlags) add(cmd *cobra.Command, def serveDefaults) {
 	g.Text(&f.rateLimit, "rate-limit", "off", "execution_count: run instances only when the resources in their rate_limiter are free; off: no limit")
 	g.Texts(&f.rateResources, "rate-limit-resource", "`amount` of a resource: name:count[:device]; without a device it is global, or the amount on every device")
 	g.Size(&f.responseQueue, "response-queue-size", engine.DefaultResponseQueueSize, "`bytes` of a decoupled model's responses to one request that may wait for a slow client; a Python model waits in send(), and if a model sends on regardless, its request ends")
+	f.cache.add(g)
 	g = command.NewGroup(cmd, "Shared memory")
 	g.Truth(&f.clientMemory, "allow-client-shm", false, "let clients on this machine pass tensors in their shared memory")
 	g.Number(&f.maxRegions, "client-shm-max-regions", 4096, "`regions` of shared memory that clients may register; each holds a file open")
@@ -250,10 +252,11 @@ func (f *serveFlags) check() error {
 		}
 	}
 	_, badLimit := f.limiter()
+	_, badCache := f.cache.size()
 	_, badSetting := f.backendSettings()
 	_, badHTTP := f.http.options()
 	_, badGRPC := f.grpc.options()
-	errs = append(errs, f.control.check(), f.metrics.check(), f.log.check(), badLimit, badSetting, badHTTP, badGRPC)
+	errs = append(errs, f.control.check(), badCache, f.metrics.check(), f.log.check(), badLimit, badSetting, badHTTP, badGRPC)
 	if !f.http.allow && !f.grpc.allow {
 		errs = append(errs, errors.New("--allow-http and --allow-grpc are both false: clients could not reach this server"))
 	}

@@ -69,6 +69,7 @@ type Statistics struct {
 	Queue                                     Duration
 	ComputeInput, ComputeInfer, ComputeOutput Duration
 	CacheHit, CacheMiss                       Duration
+	Cached                                    bool              // the model's responses are kept in the cache
 	Failures                                  map[string]uint64 // by reason: REJECTED, CANCELED, BACKEND, OTHER
 	Pending                                   int64             // requests that wait for an instance
 	Batches                                   []BatchStatistics // by rising size

@@ -18,6 +18,7 @@ import (
 	"shoal/internal/model/modelpb"
 	"shoal/internal/reject"
 	"shoal/internal/repository"
+	"shoal/internal/respcache"
 	"shoal/internal/sched"
 	"shoal/internal/shm"
 	"shoal/internal/status"
@@ -75,6 +76,10 @@ type Options struct {
 
 	// SharedMemory has the clients' shared memory; nil when it is not allowed.
 	SharedMemory *shm.Registry
+
+	// Cache keeps the responses of models with response_cache; nil when there is
+	// none.
+	Cache *respcache.Cache
 
 	// LogSettings are the settings of the log that clients may change; nil when
 	// they may not.

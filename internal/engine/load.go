@@ -209,6 +209,11 @@ func (e *Engine) open(ctx context.Context, w *wanted, probed backend.Probed, n i
 	v.leases.init()
 	v.decoupled, v.queueSize = cfg.GetModelTransactionPolicy().GetDecoupled(), cmp.Or(e.opt.ResponseQueueSize, DefaultResponseQueueSize)
 	v.stats.init(counted, e.opt.ComputeTimes, v.decoupled)
+	if cfg.GetResponseCache().GetEnable() {
+		if v.cached = newCached(e.opt.Cache); v.cached == nil {
+			e.log.Warn("response_cache is enabled, but the server has no cache; add --cache-config=local,size=BYTES", "model", w.src.Name, "version", n)
+		}
+	}
 	defer func() {
 		if err == nil {
 			return

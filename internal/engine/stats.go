@@ -221,6 +221,10 @@ func (v *Version) snapshot() Statistics {
 		out.InferTime = s.infer.Snapshot(float64(out.ComputeInfer.Ns) / 1e9)
 		out.OutputTime = s.output.Snapshot(float64(out.ComputeOutput.Ns) / 1e9)
 	}
+	if c := v.cached; c != nil {
+		out.Cached = true
+		out.CacheHit, out.CacheMiss = Duration{c.hits.Load(), c.hitNs.Load()}, Duration{c.misses.Load(), c.missNs.Load()}
+	}
 	out.Batches, out.ExecutionCount = s.batches.list()
 	return out
 }

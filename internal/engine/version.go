@@ -28,6 +28,7 @@ type Version struct {
 	decoupled bool
 	queueSize int64 // how many bytes of responses may wait for a slow client
 	stats     *stats
+	cached    *cached                                                     // nil when each request is computed
 	arrived   func(sig *model.Signature, version int64, r *infer.Request) // nil: nobody asks
 
 	loaded       time.Time
@@ -94,7 +95,12 @@ func (v *Version) Infer(ctx context.Context, r *infer.Request) error {
 	begin := time.Now()
 	v.stats.accepted()
 	r.Context = ctx
-	err := v.sched.Do(ctx, r)
+	var err error
+	if v.cached != nil {
+		err = v.cached.do(ctx, v, r)
+	} else {
+		err = v.sched.Do(ctx, r)
+	}
 	if err == nil {
 		err = v.finish(r, &r.Response)
 	}

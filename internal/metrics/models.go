@@ -53,6 +53,18 @@ var latencies = []number{
 		func(s *engine.Statistics) float64 { return micros(s.ComputeOutput) }),
 }
 
+// cached are of the models whose responses are kept.
+var cached = []number{
+	newNumber("nv_cache_num_hits_per_model", "Number of cache hits per model", counter,
+		func(s *engine.Statistics) float64 { return float64(s.CacheHit.Count) }),
+	newNumber("nv_cache_num_misses_per_model", "Number of cache misses per model", counter,
+		func(s *engine.Statistics) float64 { return float64(s.CacheMiss.Count) }),
+	newNumber("nv_cache_hit_duration_per_model", "Total cache hit duration per model, in microseconds", counter,
+		func(s *engine.Statistics) float64 { return micros(s.CacheHit) }),
+	newNumber("nv_cache_miss_duration_per_model", "Total cache miss (insert+lookup) duration per model, in microseconds", counter,
+		func(s *engine.Statistics) float64 { return micros(s.CacheMiss) }),
+}
+
 // always exist whatever the settings: Triton's gauges, and ours.
 var always = []number{
 	newNumber("nv_inference_pending_request_count", "Instantaneous number of pending requests awaiting execution per-model.", gauge,
@@ -113,6 +125,11 @@ func (c *modelCollector) collect(ch chan<- prometheus.Metric, s *engine.Statisti
 	if !c.settings.NoCounters {
 		for _, n := range latencies {
 			ch <- &series{family: n.family, labels: labels, value: n.value(s)}
+		}
+	}
+	if s.Cached {
+		for _, n := range cached {
+			ch <- &series{family: n.family, labels: labels, value: frozen * n.value(s)}
 		}
 	}
 	for _, n := range always {

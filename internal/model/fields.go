@@ -131,7 +131,7 @@ var fields = []field{
 		path: "model_repository_agents", fate: refused,
 		text: "Shoal runs no repository agents, which may check, decrypt or replace a model's files; do their work beforehand and remove it",
 	},
-	{path: "response_cache.enable", fate: ignored, text: "every request is computed"},
+	{path: "response_cache.enable"},
 	{path: "model_metrics.metric_control.metric_identifier.family"},
 	{path: "model_metrics.metric_control.histogram_options.buckets"},
 }

@@ -18,8 +18,8 @@ func TestIgnoredNamesWhatIsSet(t *testing.T) {
 		want       []string
 	}{
 		{"nothing", `name: "m" max_batch_size: 8 instance_group { count: 2 }`, nil},
-		{"a switch that is on", `response_cache { enable: true }`, []string{"response_cache.enable"}},
-		{"a switch that is off", `response_cache { enable: false } model_transaction_policy { }`, nil},
+		{"a switch that is on", `optimization { eager_batching: true }`, []string{"optimization.eager_batching"}},
+		{"a switch that is off", `optimization { eager_batching: false } model_transaction_policy { }`, nil},
 		{"only the groups that set it", `instance_group [ { }, { passive: true host_policy: "x" } ]`, []string{"instance_group[1].host_policy"}},
 		{"a part of a message that is acted on", `optimization { graph { level: 1 } cuda { graphs: true } }`, []string{"optimization.cuda"}},
 		{"a map", `cc_model_filenames { key: "a" value: "b" }`, []string{"cc_model_filenames"}},
