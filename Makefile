@@ -29,7 +29,7 @@ help: ## show this list
 build: ## build the binary into build/shoal
 	$(GO) build -trimpath -ldflags '-s -w' -o $(BIN) ./cmd/shoal
 
-runtime: build ## get ONNX Runtime into the user's data folder, unless one is found
+runtime: build ## download ONNX Runtime to the user's data folder, unless one is found
 	$(BIN) runtime install --if-missing
 
 run: runtime ## serve the demo models and show a request (ARGS adds flags)
@@ -67,7 +67,7 @@ fuzz: ## run every fuzz target: those of the protocols and the configuration FUZ
 	done
 
 lint: ## gofumpt, vet, staticcheck, generated files fresh
-	@out=$$($(GO) tool -modfile=tools.mod gofumpt -l cmd internal bench); test -z "$$out" || { echo "gofumpt (make fmt mends it):"; echo "$$out"; exit 1; }
+	@out=$$($(GO) tool -modfile=tools.mod gofumpt -l cmd internal bench); test -z "$$out" || { echo "gofumpt (make fmt fixes it):"; echo "$$out"; exit 1; }
 	$(GO) vet ./...
 	$(GO) tool -modfile=tools.mod staticcheck ./...
 
@@ -81,7 +81,7 @@ fmt: ## format the Go code
 golden: runtime $(PYLIB)/.done ## rewrite the recorded curl transcripts; review the diff
 	UPDATE_GOLDEN=1 SHOAL=$(abspath $(BIN)) PYTHONPATH=$(abspath $(PYLIB)) $(PYTHON) -m pytest -q --durations=15 test/e2e
 
-generate: ## make the protocol's Go code from proto/ anew; fetches protoc through pip
+generate: ## generate the protocol's Go code from proto/; downloads protoc with pip
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --target build/protoc grpcio-tools==1.76.0
 	GOBIN=$(abspath build) $(GO) install google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.12
 	PATH=$(abspath build):$$PATH PYTHONPATH=build/protoc $(PYTHON) -m grpc_tools.protoc -I proto \
@@ -95,7 +95,7 @@ install: build ## install shoal, with tritonserver and perf_analyzer links, into
 stress: ## a minute of submit, cancel, deadline, close and failure under the race detector
 	CGO_ENABLED=1 $(GO) test -race ./internal/sched -run Stress -stress 60s -v
 
-attack: runtime $(PYLIB)/.done ## ten minutes of hostile clients: each kind with what it costs, then all together beside good clients (ARGS adds flags)
+attack: runtime $(PYLIB)/.done ## ten minutes of hostile clients: the cost of each kind, then all together beside good clients (ARGS adds flags)
 	PYTHONPATH=$(abspath $(PYLIB)) $(GO) run ./bench/attack --python $(PYTHON) $(ARGS)
 
 soak: runtime $(PYLIB)/.done ## an hour (DURATION=2m: two minutes) of both protocols, cancels and killed workers, race detector build; needs a C compiler
@@ -130,20 +130,20 @@ $(ANALYZER)/.done: $(TRITON)/.done
 	ln -s $$(ls $(CURDIR)/$(TRITON)/lib/python3*/site-packages/nvidia_pytriton.libs/libcudart-*.so.12* | head -n 1) $(ANALYZER)/lib/libcudart.so.12
 	touch $@
 
-bench-perf: runtime $(TRITON)/.done $(ANALYZER)/.done ## the load generator beside NVIDIA's perf_analyzer, and what it can do
+bench-perf: runtime $(TRITON)/.done $(ANALYZER)/.done ## the load generator beside NVIDIA's perf_analyzer, and its limits
 	$(GO) build -o build/bench-perf ./bench/perf
 	build/bench-perf $(ARGS)
 
 bench-size: runtime $(TRITON)/.done ## start time, memory and binary beside a real tritonserver
 	$(GO) run ./bench/size $(ARGS)
 
-bench-ladder: runtime ## what dynamic batching and a second instance bring, with a plot
+bench-ladder: runtime ## the gain from dynamic batching and a second instance, with a plot
 	$(GO) run ./bench/ladder $(ARGS)
 
 bench-models: runtime ## batching on models of many costs, beside the best static setting, ONNX Runtime alone and a tritonserver that you name; takes hours: ARGS=--quick
 	$(GO) run ./bench/models $(ARGS)
 
-bench-batcher: ## what the batcher alone costs a request
+bench-batcher: ## the CPU cost of the batcher alone, per request
 	$(GO) run -pgo=cmd/shoal/default.pgo ./bench/batcher $(ARGS)
 
 $(PEERS)/.done: bench/python/servers/requirements.txt
@@ -152,16 +152,16 @@ $(PEERS)/.done: bench/python/servers/requirements.txt
 	$(PEERS)/bin/pip install --quiet --disable-pip-version-check -r $<
 	touch $@
 
-bench-python: build $(PEERS)/.done $(TRITON)/.done ## Python models: the way to a worker and back; beside mosec, LitServe, uvicorn and Triton (ARGS adds flags)
+bench-python: build $(PEERS)/.done $(TRITON)/.done ## Python models: the round trip to a worker; beside mosec, LitServe, uvicorn and Triton (ARGS adds flags)
 	$(GO) run ./bench/python $(ARGS)
 
 bench-overload: runtime ## twice the requests that the server can serve (ARGS adds flags)
 	$(GO) run ./bench/overload $(ARGS)
 
-perf-criteria: build ## what shoal perf promises, P1 to P16, with figures; a quarter of an hour on a quiet machine (ARGS adds flags)
+perf-criteria: build ## check the accuracy of shoal perf, P1 to P16; a quarter of an hour on a quiet machine (ARGS adds flags)
 	$(GO) run ./bench/criteria $(ARGS)
 
-profile: runtime $(PYLIB)/.done ## measure anew what build optimises for: cmd/shoal/default.pgo
+profile: runtime $(PYLIB)/.done ## measure the profile for the compiler again: cmd/shoal/default.pgo
 	mkdir -p build/bench
 	$(GO) test -run '^$$' -bench 'Batcher' -benchtime 3s -cpuprofile build/bench/batcher.pprof -o build/bench/sched.test ./internal/sched
 	PYTHONPATH=$(abspath $(PYLIB)) $(GO) run ./bench/profile --python $(PYTHON) $(ARGS) build/bench/batcher.pprof
