@@ -32,14 +32,14 @@ type life struct {
 	begin    sync.Once // the stop has begun
 	deadline time.Time // when requests in flight are given up; set by begin
 
-	fronts    []front
+	services  []service
 	addresses map[string]string // by protocol
 
-	memory *inflight.Pool // what the fronts share
+	memory *inflight.Pool // what the services share
 }
 
-// A front is a protocol that is being served.
-type front struct {
+// A service is a protocol that is being served.
+type service struct {
 	protocol string
 	close    func(context.Context) error
 	inFlight func() int // requests in flight; nil when they do not count

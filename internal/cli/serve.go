@@ -127,7 +127,7 @@ func serve(f *serveFlags, stdout, stderr io.Writer) error {
 	if err := life.stopWith(f.stopWith); err != nil {
 		return err
 	}
-	if err := f.startFronts(life, e); err != nil {
+	if err := f.startServices(life, e); err != nil {
 		_ = life.stop(e) // why it did not start says more
 		return err
 	}

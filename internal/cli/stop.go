@@ -51,7 +51,7 @@ func (l *life) stop(e *engine.Engine) error {
 		cut <- l.unfinished(e)
 		e.Abort()
 	})
-	l.closeFronts(closing)
+	l.closeServices(closing)
 	err := e.Close(closing)
 	if inTime() {
 		l.log.Info("stopped", "after", time.Since(begin).Round(time.Millisecond))
@@ -65,10 +65,10 @@ func (l *life) stop(e *engine.Engine) error {
 	return errExitTimeout
 }
 
-// closeFronts closes all protocols concurrently.
-func (l *life) closeFronts(ctx context.Context) {
+// closeServices closes all protocols concurrently.
+func (l *life) closeServices(ctx context.Context) {
 	var wg sync.WaitGroup
-	for _, f := range l.fronts {
+	for _, f := range l.services {
 		wg.Go(func() {
 			if err := f.close(ctx); err != nil && ctx.Err() == nil { // otherwise stop logs what was cut off
 				l.log.Warn("closing a protocol", "protocol", f.protocol, "err", err)
@@ -82,7 +82,7 @@ func (l *life) closeFronts(ctx context.Context) {
 // by model, and models that are still loading.
 func (l *life) unfinished(e *engine.Engine) []any {
 	var list []any
-	for _, f := range l.fronts {
+	for _, f := range l.services {
 		if f.inFlight != nil {
 			list = append(list, f.protocol+"_requests", f.inFlight())
 		}

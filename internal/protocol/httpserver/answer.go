@@ -13,14 +13,14 @@ import (
 	"shoal/internal/status"
 )
 
-// A Stream is the body of an answer that is written after Serve has returned. It
-// is closed when it is written, or not wanted any more.
+// A Stream is the body of an answer that is written after Serve has returned.
+// It is closed when it is written or no longer needed.
 type Stream interface {
 	io.WriterTo
 	io.Closer
 }
 
-// An answer is what a dialect answers with.
+// An answer is a dialect's answer.
 type answer struct {
 	status      int    // 0 for 200
 	phrase      string // empty for the usual one
@@ -45,10 +45,10 @@ func (a *answer) size() int {
 	return len(a.body)
 }
 
-// reset makes the answer an empty one.
+// reset empties the answer.
 func (a *answer) reset() {
 	if a.stream != nil {
-		_ = a.stream.Close() // nobody is told
+		_ = a.stream.Close() // there is nobody to tell
 	}
 	if cap(a.own) > maxOwn {
 		a.own = nil
@@ -56,7 +56,7 @@ func (a *answer) reset() {
 	*a = answer{headers: a.headers[:0], head: a.head, own: a.own}
 }
 
-// fail makes the answer one that tells of err.
+// fail makes err the answer.
 func (a *answer) fail(d Dialect, err error) {
 	a.reset()
 	body, head := d.AppendError(a.own[:0], err)
@@ -67,10 +67,10 @@ func (a *answer) fail(d Dialect, err error) {
 	}
 }
 
-// SetStatus sets the answer's status, which is 200 without.
+// SetStatus sets the answer's status; the default is 200.
 func (x *Exchange) SetStatus(code int) { x.answer.status = code }
 
-// SetType sets the answer's Content-Type. It has none without.
+// SetType sets the answer's Content-Type; by default there is none.
 func (x *Exchange) SetType(contentType string) { x.answer.contentType = contentType }
 
 // SetHeader adds another header to the answer. Line breaks in it become spaces.
@@ -85,20 +85,20 @@ func (x *Exchange) SetHeaderInt(name string, n int) {
 
 var oneLine = strings.NewReplacer("\r", " ", "\n", " ")
 
-// SetBody makes b, which the dialect gives away, the answer's body.
+// SetBody makes b the answer's body. The server then owns b.
 func (x *Exchange) SetBody(b []byte) { x.answer.body = b }
 
-// SetStream has the answer's body written by s, length bytes of it. A length of
-// -1 has each write go out at once, as a chunk.
+// SetStream lets s write the answer's body of length bytes. With a length of -1
+// each write is sent at once, as a chunk.
 func (x *Exchange) SetStream(s Stream, length int) { x.answer.stream, x.answer.length = s, length }
 
-// WakeOnHalfClose has wake, which has a buffer, get a value when the client
-// closes its own direction: if the answer is a stream of events, it must then
-// send something that the client ignores, since only that tells whether the
+// WakeOnHalfClose sends a value to wake, which has a buffer, when the client
+// closes its sending direction. If the answer is a stream of events, it must
+// then send something that the client ignores: only that shows whether the
 // client is gone.
 func (x *Exchange) WakeOnHalfClose(wake chan struct{}) { x.conn.half.stream(&wake) }
 
-// writeAnswer writes the answer and resets it. What is written goes out when the
+// writeAnswer writes the answer and resets it. The output is sent when the
 // connection is next read, or now if it is not kept.
 func (x *Exchange) writeAnswer(keep bool) (err error) {
 	a := &x.answer
@@ -110,7 +110,7 @@ func (x *Exchange) writeAnswer(keep bool) (err error) {
 		a.reset()
 	}()
 	a.head = x.appendHead(a.head[:0], keep)
-	x.out.Write(a.head) // errors come again from Flush
+	x.out.Write(a.head) // Flush returns the error again
 	if !x.Header.IsHead() {
 		if err := a.writeBody(x.out); err != nil {
 			return err

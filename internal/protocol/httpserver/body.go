@@ -12,7 +12,7 @@ import (
 	"shoal/internal/status"
 )
 
-// A SizeError says that n bytes are more than limit.
+// A SizeError returns the error for n bytes that exceed limit.
 type SizeError func(n, limit int64) error
 
 // A Body is a request's body, or an answer, in pooled memory that counts against
@@ -26,7 +26,7 @@ type Body struct {
 
 var bodies = sync.Pool{New: func() any { return new(Body) }}
 
-// NewBody returns an empty body, which takes its memory from there.
+// NewBody returns an empty body, which takes its memory from the pool.
 func NewBody(memory *inflight.Pool) *Body {
 	p := bodies.Get().(*Body)
 	p.memory = memory
@@ -43,22 +43,22 @@ func (p *Body) Release() {
 }
 
 const (
-	// firstRead is the most memory that a body gets before its bytes are there.
+	// firstRead is the most memory that a body gets before its bytes arrive.
 	// After that it gets growth times as much as has arrived.
 	firstRead = 16 << 10
 	growth    = 4
-	// maxChunks is how many chunks a body may come in.
+	// maxChunks bounds the chunks of a body.
 	maxChunks = 1 << 16
-	// What a handler left of a body is read, up to these, so that the
-	// connection can be used again.
+	// The rest of a body that a handler did not read is read, up to these
+	// limits, so that the connection can be reused.
 	maxDrain = 16 << 20
 	drainFor = 500 * time.Millisecond
 )
 
-// Receive reads the body that the client sends. Memory grows with what arrives,
-// not with what the client says will. A body of more than limit bytes is not
-// read and gives tooLarge's error, with the bytes that are known of and the
-// limit. One that the memory budget has no room for fails, too.
+// Receive reads the client's body. Memory grows with what arrives, not with
+// what the client announces. A body of more than limit bytes is not read and
+// returns tooLarge's error, with the known size and the limit. A body that does
+// not fit the memory budget fails too.
 func (x *Exchange) Receive(limit int64, tooLarge SizeError) (*Body, error) {
 	c := x.conn
 	p := NewBody(c.server.opt.Memory)
@@ -67,7 +67,7 @@ func (x *Exchange) Receive(limit int64, tooLarge SizeError) (*Body, error) {
 	switch {
 	case x.body.done: // there is none, or it was read
 	case length < 0:
-		length = math.MaxInt // in chunks: nobody knows
+		length = math.MaxInt // in chunks: unknown
 	case int64(length) > limit:
 		err = tooLarge(int64(length), limit)
 	default:
@@ -81,15 +81,15 @@ func (x *Exchange) Receive(limit int64, tooLarge SizeError) (*Body, error) {
 		return nil, bodyError(err)
 	}
 	c.unread = false
-	c.holds.Store(0)         // the model is waited for from here on
-	if x.Header.IsHTTP11() { // else there are no interim responses
+	c.holds.Store(0)         // from here on the server waits for the model
+	if x.Header.IsHTTP11() { // HTTP/1.0 has no interim responses
 		c.half.wait()
 	}
 	return p, nil
 }
 
-// readAll reads r, which has up to length bytes, to its end. It gives tooLarge's
-// error after limit bytes.
+// readAll reads r, which has up to length bytes, to its end. It returns
+// tooLarge's error after limit bytes.
 func (p *Body) readAll(r io.Reader, length int, limit int64, tooLarge SizeError) error {
 	for {
 		if len(p.B) == cap(p.B) {
@@ -110,9 +110,9 @@ func (p *Body) readAll(r io.Reader, length int, limit int64, tooLarge SizeError)
 	}
 }
 
-// growTo moves a body of up to length bytes, of which some have arrived, to more
-// memory: to all that it will need where such memory is idle, and else to as
-// much as what has arrived warrants.
+// growTo moves a body of up to length bytes, of which some have arrived, to
+// more memory: to all that it will need if such memory is idle, and otherwise
+// to an amount in proportion to what has arrived.
 func (p *Body) growTo(length int) error {
 	if len(p.B) > 0 {
 		if buf := p.memory.Reuse(length, int64(cap(p.B))); buf != nil {
@@ -126,7 +126,7 @@ func (p *Body) growTo(length int) error {
 // Grow moves the body to memory of at least n bytes.
 func (p *Body) Grow(n int) error {
 	if p.holds != nil {
-		p.holds.Store(0) // while memory is waited for, the client is not
+		p.holds.Store(0) // the server waits for memory, not for the client
 	}
 	buf, err := p.memory.Claim(n, int64(cap(p.B)))
 	if err != nil {
@@ -148,7 +148,7 @@ func (p *Body) move(buf *[]byte) {
 	}
 }
 
-// bodyError puts a failure to read into words for the client.
+// bodyError returns the client's error for a failed read.
 func bodyError(err error) error {
 	switch {
 	case isTimeout(err):
@@ -159,8 +159,8 @@ func bodyError(err error) error {
 	return errBodyCut
 }
 
-// drain reads what the dialect has left of a body. It reports whether all of it
-// is read, so that another request can follow.
+// drain reads the rest of a body that the dialect did not read. It reports
+// whether all of it is read, so that another request can follow.
 func (x *Exchange) drain() bool {
 	if x.body.err != nil || x.body.left > maxDrain {
 		return false

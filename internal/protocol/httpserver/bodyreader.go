@@ -13,7 +13,7 @@ import (
 	"shoal/internal/status"
 )
 
-// A bodyReader reads the body of a request off its connection.
+// A bodyReader reads the body of a request from its connection.
 type bodyReader struct {
 	in     *bufio.Reader
 	header *fasthttp.RequestHeader
@@ -32,13 +32,13 @@ var (
 		"Chunked request body exceeds maximum of %d non-empty chunks. Send fewer or larger HTTP chunks.", maxChunks)
 )
 
-// begin makes the body that the header announces the one that is read.
+// begin starts to read the body that the header announces.
 func (r *bodyReader) begin() {
 	n := r.header.ContentLength() // -1 for chunks, -2 for none
 	*r = bodyReader{in: r.in, header: r.header, chunked: n == -1, left: int64(max(n, 0)), done: n == 0 || n == -2}
 }
 
-// refuse has no more of the body read.
+// refuse stops reading the body.
 func (r *bodyReader) refuse() { r.err = errRefused }
 
 // Read implements io.Reader. The last bytes come with io.EOF where their number
@@ -81,8 +81,8 @@ func (r *bodyReader) end() error {
 	return err
 }
 
-// nextChunk reads the size of the next chunk and, after the last one, what
-// follows it.
+// nextChunk reads the size of the next chunk and, after the last one, the
+// trailer.
 func (r *bodyReader) nextChunk() (int64, error) {
 	line, err := r.in.ReadSlice('\n')
 	if err != nil {
@@ -105,9 +105,9 @@ func (r *bodyReader) nextChunk() (int64, error) {
 	return 0, nil
 }
 
-// parseChunkSize reads the line before a chunk: its size, and extensions that
-// mean nothing to us. It is strict, since a proxy in front must not read it
-// otherwise.
+// parseChunkSize reads the line before a chunk: its size, and extensions, which
+// are ignored. It is strict, since a proxy in front must not read it
+// differently.
 func parseChunkSize(line []byte) (int64, error) {
 	line, ok := bytes.CutSuffix(line, []byte("\r\n"))
 	if !ok || bytes.IndexByte(line, '\r') >= 0 {

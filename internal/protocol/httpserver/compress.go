@@ -14,7 +14,7 @@ import (
 	"shoal/internal/status"
 )
 
-// ContentEncoding returns how the request's body is compressed.
+// ContentEncoding returns the compression of the request's body.
 func (x *Exchange) ContentEncoding() (compression.Format, error) {
 	value := x.Header.PeekCanonical(contentEncoding)
 	if len(value) == 0 {
@@ -26,7 +26,8 @@ func (x *Exchange) ContentEncoding() (compression.Format, error) {
 	return compression.Identity, ErrEncoding
 }
 
-// AcceptedEncoding returns how the client wants its answer compressed.
+// AcceptedEncoding returns the compression that the client prefers for its
+// answer.
 func (x *Exchange) AcceptedEncoding() compression.Format {
 	return acceptedEncoding(x.Header.PeekCanonical(acceptEncoding))
 }
@@ -36,8 +37,8 @@ var (
 	contentEncoding = []byte("Content-Encoding")
 )
 
-// acceptedEncoding picks from an Accept-Encoding header the encoding with the
-// greatest weight, the first among equals, of those that are supported.
+// acceptedEncoding chooses the supported encoding with the greatest weight in
+// an Accept-Encoding header, the first among equals.
 func acceptedEncoding(value []byte) compression.Format {
 	best, most := compression.Identity, 0.0
 	for len(value) > 0 {
@@ -56,7 +57,7 @@ func acceptedEncoding(value []byte) compression.Format {
 }
 
 // weight reads the q of an accepted encoding: 1 when there is none, 0 when it
-// makes no sense.
+// is invalid.
 func weight(params []byte) float64 {
 	q, ok := bytes.CutPrefix(bytes.TrimSpace(params), []byte("q="))
 	if !ok {
@@ -69,7 +70,7 @@ func weight(params []byte) float64 {
 	return w
 }
 
-// Compress returns what from writes, compressed, in a body of its own.
+// Compress returns the output of from, compressed, in a new body.
 func Compress(from io.WriterTo, by compression.Format, memory *inflight.Pool) (*Body, error) {
 	out := NewBody(memory)
 	w := by.NewWriter(out, compression.DefaultLevel)
@@ -92,8 +93,8 @@ func (p *Body) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Decompress returns what the request's body was compressed from, up to limit
-// bytes of it, in place of the body, which it releases unless it fails.
+// Decompress replaces the request's body by its decompressed form of up to
+// limit bytes. It releases the compressed body unless it fails.
 func (x *Exchange) Decompress(packed *Body, by compression.Format, limit int64) (*Body, error) {
 	if len(packed.B) == 0 {
 		return nil, status.Rejectf(reject.Malformed, status.InvalidArgument, "nothing to be decompressed")
@@ -102,7 +103,7 @@ func (x *Exchange) Decompress(packed *Body, by compression.Format, limit int64) 
 	r, err := by.NewReader(bytes.NewReader(packed.B))
 	if err == nil {
 		err = out.readAll(r, math.MaxInt, compression.Limit(len(packed.B), limit, x.conn.server.opt.MaxRatio), errUnpacked)
-		_ = r.Close() // all that was wrong is known
+		_ = r.Close() // its errors are known already
 	}
 	if err == nil {
 		packed.Release()

@@ -38,22 +38,22 @@ const (
 
 const (
 	// writeStep is how much is written under one deadline, so that a large
-	// answer may take long as long as it moves.
+	// answer may take long as long as it makes progress.
 	writeStep = 256 << 10
-	// minBodyRate is the fewest bytes per second that a body may come at, once
-	// it has had the stall timeout to begin.
+	// minBodyRate is the lowest rate of a body in bytes per second, once it has
+	// had the stall timeout to begin.
 	minBodyRate = 1 << 10
-	// lingerFor is how long a connection is read on after an answer that came
-	// before the request had arrived whole. Closed at once, the client would
-	// see a reset in place of the answer.
+	// lingerFor is how long a connection is still read after an answer to an
+	// incomplete request. If it were closed at once, the client would see a
+	// reset instead of the answer.
 	lingerFor = 5 * time.Second
 )
 
 // A conn is a client's connection. It limits how long each read and write may
-// take, without a system call or a timer for each, and knows the context that
+// take, without a system call or a timer for each, and has the context that
 // ends when the client hangs up.
 //
-// All but kill is for the goroutine that serves the connection.
+// Except for kill, only the goroutine that serves the connection uses it.
 type conn struct {
 	net.Conn
 	server *Server
@@ -61,8 +61,8 @@ type conn struct {
 	id     uint64
 	ctx    *infer.Caller // ends with the connection; requests on it run under it
 	state  atomic.Int32
-	// idleSince is when the connection began to wait for its client, and reading
-	// says that it does within a request.
+	// idleSince is when the connection began to wait for its client, and
+	// reading whether it does so within a request.
 	idleSince atomic.Int64
 	reading   atomic.Bool
 	half      halfClose
@@ -71,17 +71,17 @@ type conn struct {
 	readBy   time.Time      // the read deadline that is set
 	writeBy  time.Time      // the write deadline that is set
 	headBy   time.Time      // when the headers must be there
-	bodyFrom time.Time      // when a stretch of the body began
+	bodyFrom time.Time      // when a period of the body began
 	bodySize int64          // what has been read of it since
-	holds    atomic.Int64   // memory that is held while the client is waited for
+	holds    atomic.Int64   // memory that is held while the server waits for the client
 	moved    atomic.Int64   // bytes that were read and written
 	used     atomic.Bool    // a request was answered on it
 	claim    inflight.Claim // of an answer that is being written
 	unread   bool           // the client may still be sending what nobody will read
 }
 
-// Read implements net.Conn. Answers that are not sent yet go out first: the
-// client may wait for them before it sends more.
+// Read implements net.Conn. It first sends pending answers: the client may wait
+// for them before it sends more.
 func (c *conn) Read(p []byte) (int, error) {
 	if err := c.x.out.Flush(); err != nil {
 		return 0, err
@@ -101,8 +101,8 @@ func (c *conn) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// readMore reads more of a request. Others can tell that the client is waited
-// for.
+// readMore reads more of a request. Other goroutines can see that the server
+// waits for the client.
 func (c *conn) readMore(p []byte) (int, error) {
 	c.reading.Store(true)
 	n, err := c.Conn.Read(p)
@@ -112,13 +112,13 @@ func (c *conn) readMore(p []byte) (int, error) {
 	return n, err
 }
 
-// beginBody has the limits of a body hold from now on.
+// beginBody applies the limits of a body from now on.
 func (c *conn) beginBody() { c.phase, c.bodyFrom = phaseBody, time.Time{} }
 
-// readBody waits for more of a body, which must keep moving, and on the whole
-// not too slowly: a byte now and then would else hold the connection for good.
-// It is looked at in stretches: each must come at the least rate, give or take
-// the stall timeout.
+// readBody waits for more of a body. The body must keep moving and have a
+// minimum rate: otherwise one byte now and then would hold the connection for
+// ever. The rate is checked in periods, each with a tolerance of the stall
+// timeout.
 func (c *conn) readBody(p []byte) (int, error) {
 	now, stall := time.Now(), c.server.opt.StallTimeout
 	if c.bodyFrom.IsZero() {
@@ -132,14 +132,14 @@ func (c *conn) readBody(p []byte) (int, error) {
 	}
 	n, err := c.readMore(p)
 	if c.bodySize += int64(n); earned > stall {
-		c.bodyFrom = time.Time{} // a stretch that was fast earns the next nothing
+		c.bodyFrom = time.Time{} // a fast period earns the next one nothing
 	}
 	return n, err
 }
 
 // readFirst waits for a request to begin.
 func (c *conn) readFirst(p []byte) (int, error) {
-	// Whatever was answered is written by now, or nothing would be read.
+	// All answers are written by now, or nothing would be read.
 	c.claim.Release()
 	c.holds.Store(0)
 	c.state.CompareAndSwap(connBusy, connIdle)
@@ -162,8 +162,8 @@ func (c *conn) readFirst(p []byte) (int, error) {
 	return n, err
 }
 
-// readWithin sets the read deadline to d from now, roughly: one that is set and
-// not far off is left, since moving it costs more than reading the clock.
+// readWithin sets the read deadline to about d from now: a deadline that is
+// close enough is not changed, since that costs more than reading the clock.
 func (c *conn) readWithin(now time.Time, d time.Duration) {
 	by := now.Add(d)
 	if early := by.Sub(c.readBy); early < 0 || early > d/8 {
@@ -252,8 +252,8 @@ func (c *conn) CloseIdle() bool {
 	return true
 }
 
-// kill closes the connection from another goroutine than its own, which then
-// finds it closed. With onlyIdle it leaves one that serves a request.
+// kill closes the connection from another goroutine; its own goroutine then
+// finds it closed. With onlyIdle it does not close one that serves a request.
 func (c *conn) kill(onlyIdle bool) {
 	if onlyIdle && !c.state.CompareAndSwap(connIdle, connClosed) {
 		return

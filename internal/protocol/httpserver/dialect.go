@@ -12,15 +12,14 @@ import (
 // A Dialect is a protocol over HTTP. Its methods are called from the goroutines
 // of all connections.
 type Dialect interface {
-	// Serve answers a request: it fills in the answer, or returns the error that
-	// the client is told.
+	// Serve answers a request: it fills in the answer, or returns the error for
+	// the client.
 	Serve(x *Exchange) error
-	// AppendError appends the body that tells a client of err to b and returns
-	// it with its head. err is from Serve, or an *Error or *status.Error of the
-	// server's own.
+	// AppendError appends the body for err to b and returns it with its head.
+	// err is from Serve, or an *Error or *status.Error of the server.
 	AppendError(b []byte, err error) ([]byte, ErrorHead)
-	// Model returns the model and version that the target of a request names,
-	// for the counts of rejected requests; an empty name when there is none.
+	// Model returns the model and version in the target of a request, for the
+	// counts of rejected requests; an empty name when there is none.
 	Model(target []byte) (name string, version int64)
 }
 
@@ -31,8 +30,8 @@ type ErrorHead struct {
 	Type   string // the Content-Type
 }
 
-// An Error is a fault of the exchange rather than of what is asked for, with a
-// status of its own.
+// An Error is an error of the HTTP exchange rather than of its content, with
+// its own status.
 type Error struct {
 	Status int
 	Phrase string // the reason phrase, when it is not the usual one
@@ -47,7 +46,7 @@ func (e *Error) Rejection() reject.Reason { return e.Reason }
 // Error implements error.
 func (e *Error) Error() string { return e.Text }
 
-// ErrEncoding says that a body is compressed in a way that is not supported.
+// ErrEncoding is the error of a body whose compression is not supported.
 var ErrEncoding = &Error{Status: 501, Text: "Unsupported compression type", Accept: "gzip, deflate", Reason: reject.Unsupported}
 
 var (
@@ -59,13 +58,13 @@ var (
 	errBodyCut   = &Error{Status: 400, Text: "the request's body is cut short or not in valid chunks", Reason: reject.Malformed}
 )
 
-// ErrBodyTooLarge says that a body of n bytes is more than limit.
+// ErrBodyTooLarge is the error of a body of n bytes that exceeds limit.
 func ErrBodyTooLarge(n, limit int64) error {
 	return &Error{Status: 413, Reason: reject.TooLarge, Text: "request body of " + strconv.FormatInt(n, 10) +
 		" bytes exceeds the maximum of " + strconv.FormatInt(limit, 10) + " bytes. Use --http-max-body-size to increase the limit."}
 }
 
-// ErrHeaderInt says that a header's value is no 32-bit integer.
+// ErrHeaderInt is the error of a header whose value is not a 32-bit integer.
 func ErrHeaderInt(header, value string) error {
 	if _, err := strconv.ParseInt(value, 10, 32); errors.Is(err, strconv.ErrRange) {
 		return status.Rejectf(reject.Malformed, status.InvalidArgument, "Unable to parse %s, value is out of range [ %d, %d ], got: %s",
@@ -74,7 +73,7 @@ func ErrHeaderInt(header, value string) error {
 	return status.Rejectf(reject.Malformed, status.InvalidArgument, "Unable to parse %s, got: %s", header, value)
 }
 
-// publicText returns what a client may be told of err.
+// publicText returns the client's text of err.
 func publicText(err error) string {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Text
@@ -82,8 +81,8 @@ func publicText(err error) string {
 	return status.Public(err)
 }
 
-// HasCause reports whether err is a failure of ours that the client is not told
-// all of.
+// HasCause reports whether err is an error of ours with a cause that the client
+// does not see.
 func HasCause(err error) bool {
 	se, ok := errors.AsType[*status.Error](err)
 	return ok && se.Cause != nil && se.Code == status.Internal

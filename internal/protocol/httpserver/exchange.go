@@ -17,8 +17,8 @@ import (
 )
 
 // An Exchange is a request and its answer. A connection uses one for all its
-// requests, so a dialect keeps neither it nor what it returns after Serve has
-// returned; a Body is the dialect's until it releases it.
+// requests, so a dialect must keep neither it nor its data after Serve has
+// returned; a Body belongs to the dialect until it releases it.
 type Exchange struct {
 	// Header has the request's line and headers.
 	Header fasthttp.RequestHeader
@@ -39,7 +39,7 @@ func newExchange(headerSize int) *Exchange {
 	return x
 }
 
-// bind gives the exchange to a connection, or takes it from one with nil.
+// bind attaches the exchange to a connection, or detaches it with nil.
 func (x *Exchange) bind(c *conn) {
 	x.conn = c
 	x.in.Reset(c)
@@ -74,7 +74,7 @@ func (x *Exchange) next() bool {
 	return x.writeAnswer(keep) == nil && keep
 }
 
-// serve checks what holds for all dialects and has the dialect answer.
+// serve checks what applies to all dialects and lets the dialect answer.
 func (x *Exchange) serve() (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -86,7 +86,7 @@ func (x *Exchange) serve() (err error) {
 	case n > math.MaxInt32:
 		x.body.refuse()
 		return ErrHeaderInt(fasthttp.HeaderContentLength, strconv.FormatInt(n, 10))
-	case n > limit: // left alone: there may never be that much of it
+	case n > limit: // not read: it may never be complete
 		x.body.refuse()
 		return ErrBodyTooLarge(n, limit)
 	case x.uri.Parse(x.Header.Host(), x.Header.RequestURI()) != nil:
@@ -96,7 +96,7 @@ func (x *Exchange) serve() (err error) {
 		return errVersion
 	}
 	if string(x.Header.PeekCanonical(expect)) == "100-continue" {
-		x.out.WriteString(interim) // its error comes again from Flush
+		x.out.WriteString(interim) // Flush returns the error again
 		if err := x.out.Flush(); err != nil {
 			x.body.refuse()
 			return errBodyCut // nobody reads it
@@ -121,8 +121,8 @@ func (x *Exchange) claim() {
 }
 
 // twoLengths reports whether a chunked request also has a Content-Length, which
-// then means nothing. A proxy in front may have gone by it, and what it took for
-// a part of this request would be read as the next one: there must not be one.
+// is then ignored. A proxy in front may have used it, and would take a part of
+// this request for the next one: there must not be one.
 func (x *Exchange) twoLengths() bool {
 	if x.Header.ContentLength() != -1 {
 		return false
@@ -131,7 +131,8 @@ func (x *Exchange) twoLengths() bool {
 	return both
 }
 
-// fail answers with an error. What the client is not told goes to the log.
+// fail answers with an error. The log gets the parts that the client does not
+// see.
 func (x *Exchange) fail(err error) {
 	s := x.conn.server
 	if HasCause(err) {
@@ -141,7 +142,7 @@ func (x *Exchange) fail(err error) {
 	x.answer.fail(s.dialect, err)
 }
 
-// rejected reports a request that no model got to see.
+// rejected reports a request that did not reach a model.
 func (x *Exchange) rejected(target []byte, reason reject.Reason, text string) {
 	if reason == reject.None {
 		return
@@ -156,8 +157,8 @@ func (x *Exchange) rejected(target []byte, reason reject.Reason, text string) {
 	}
 }
 
-// unreadable ends a connection whose next request cannot be read. One that is no
-// HTTP at all gets no answer, nor does silence.
+// unreadable ends a connection whose next request cannot be parsed. Input that
+// is not HTTP gets no answer, nor does silence.
 func (x *Exchange) unreadable(err error) bool {
 	head, _ := x.in.Peek(x.in.Buffered())
 	if len(head) == 0 || err == io.EOF {
@@ -180,8 +181,8 @@ func (x *Exchange) unreadable(err error) bool {
 	return false
 }
 
-// headError says what is wrong with a request that begins with such a line and
-// headers and could not be read because of err; nil if it is no HTTP.
+// headError returns the error of a request that begins with this line and
+// headers and could not be parsed because of err; nil if it is not HTTP.
 func headError(err error, line [][]byte, headers []byte) error {
 	var ne net.Error
 	var small *fasthttp.ErrSmallBuffer
@@ -201,7 +202,7 @@ func headError(err error, line [][]byte, headers []byte) error {
 	return errMalformed
 }
 
-// rawValue returns the value of a header in the raw text of all.
+// rawValue returns the value of a header in the raw text of all headers.
 func rawValue(raw []byte, name string) ([]byte, bool) {
 	for line := range bytes.Lines(raw) {
 		key, value, ok := bytes.Cut(line, []byte(":"))

@@ -6,29 +6,29 @@ import (
 	"time"
 )
 
-// A halfClose finds out whether a client that sends no more is gone. One that has
-// closed its connection and one that has only closed its own direction, and waits
-// for its answer, look the same until something is sent to them: the one is
-// answered by a reset, which the watcher sees. So a request whose client sends no
-// more is kept, and after a moment the client is sent an interim response, which
-// HTTP/1.1 allows at any time and clients must ignore. To one that is being sent
-// events a comment goes.
+// A halfClose finds out whether a client that sends no more is gone. A client
+// that has closed its connection and one that has only closed its sending
+// direction, and waits for its answer, look the same until something is sent to
+// them: the first answers with a reset, which the watcher sees. So a request
+// whose client sends no more is kept, and after a moment the server sends an
+// interim response, which HTTP/1.1 allows at any time and clients must ignore.
+// In a stream of events it sends a comment.
 //
-// Its zero value is that of a connection whose client may still send.
+// The zero value is for a connection whose client may still send.
 type halfClose struct {
 	conn *conn // set once
 
 	closed  atomic.Bool                   // the client sends no more
-	waiting atomic.Bool                   // a request has arrived whole, and nothing of its answer was sent
-	events  atomic.Pointer[chan struct{}] // woken for a comment while events are sent
+	waiting atomic.Bool                   // a request has arrived completely, and nothing of its answer was sent
+	events  atomic.Pointer[chan struct{}] // woken to send a comment within a stream of events
 
 	mu sync.Mutex // held while the interim response is sent
 }
 
-// interim is what is sent.
+// interim is the interim response.
 const interim = "HTTP/1.1 100 Continue\r\n\r\n"
 
-// close notes that the client sends no more.
+// close records that the client sends no more.
 func (h *halfClose) close() {
 	h.closed.Store(true)
 	if h.waiting.Load() {
@@ -37,8 +37,8 @@ func (h *halfClose) close() {
 	h.wake()
 }
 
-// stream notes that the answer is a stream of events, which has wake woken when a
-// comment is to be sent.
+// stream records that the answer is a stream of events; wake is woken when it
+// must send a comment.
 func (h *halfClose) stream(wake *chan struct{}) {
 	h.events.Store(wake)
 	if h.closed.Load() {
@@ -57,7 +57,7 @@ func (h *halfClose) wake() {
 	}
 }
 
-// wait notes that a request has arrived whole.
+// wait records that a request has arrived completely.
 func (h *halfClose) wait() {
 	h.waiting.Store(true)
 	if h.closed.Load() {
@@ -65,8 +65,8 @@ func (h *halfClose) wait() {
 	}
 }
 
-// answer notes that the answer begins. An interim response that is being sent is
-// waited for.
+// answer records that the answer begins. It waits for an interim response that
+// is being sent.
 func (h *halfClose) answer() {
 	if !h.waiting.Load() {
 		return
@@ -88,7 +88,8 @@ func (h *halfClose) probe() {
 		return
 	}
 	nc := h.conn.Conn
-	// The deadline of the last answer is over. Fails only on a closed connection.
+	// The deadline of the last answer has passed. Fails only on a closed
+	// connection.
 	_ = nc.SetWriteDeadline(time.Now().Add(h.conn.server.opt.StallTimeout))
 	if _, err := nc.Write([]byte(interim)); err != nil {
 		h.conn.ctx.Leave()

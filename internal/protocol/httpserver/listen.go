@@ -11,20 +11,20 @@ import (
 	"shoal/internal/reject"
 )
 
-// A Limit bounds the connections of the servers that have it.
+// A Limit bounds the connections of the servers that share it.
 type Limit struct {
 	max   int
 	conns *connlimit.Limit[*conn]
 }
 
-// NewLimit returns a limit of so many connections.
+// NewLimit returns a limit of that many connections.
 func NewLimit(n int) *Limit {
 	return &Limit{n, connlimit.New(n, func(c *conn) { c.closedBy(reject.Evicted) })}
 }
 
-// accept serves every connection that l takes, each by a goroutine of its own,
-// until l is closed. A failure that may pass, such as a lack of file
-// descriptors, is waited out.
+// accept serves every connection of l, each on its own goroutine, until l is
+// closed. It retries after a temporary failure, such as a lack of file
+// descriptors.
 func (s *Server) accept(l net.Listener) {
 	pause := 5 * time.Millisecond
 	for {
@@ -64,14 +64,14 @@ func (s *Server) serve(c *conn) {
 	c.x.bind(c)
 	for c.x.next() {
 	}
-	// What matters of a connection's end is reported where it is known.
+	// The reasons for a connection's end are reported where they are known.
 	_ = c.x.out.Flush()
 	c.end()
 	c.x.bind(nil)
 	s.exchanges.Put(c.x)
 }
 
-// admit makes a connection one of the server's, or turns it away.
+// admit adds a connection to the server, or turns it away.
 func (s *Server) admit(nc net.Conn) *conn {
 	c := &conn{Conn: nc, server: s}
 	c.half.conn = c
@@ -97,8 +97,8 @@ func (s *Server) admit(nc net.Conn) *conn {
 	return c
 }
 
-// turnAway answers a client whose connection is not taken. Its request is not
-// read.
+// turnAway answers a client whose connection is not accepted. Its request is
+// not read.
 func (s *Server) turnAway(nc net.Conn) {
 	full := &Error{Status: 503, Text: "the server has " + strconv.Itoa(s.opt.Limit.max) +
 		" connections, as many as it may; try again later, or raise --http-max-connections and the limit of open files"}
@@ -109,7 +109,7 @@ func (s *Server) turnAway(nc net.Conn) {
 	nc.Write(append(x.appendHead(nil, false), x.answer.body...))
 }
 
-// forget drops a connection that is closed.
+// forget removes a closed connection.
 func (s *Server) forget(c *conn) {
 	s.opt.Limit.conns.Remove(c)
 	s.mu.Lock()

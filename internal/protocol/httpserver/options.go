@@ -10,16 +10,16 @@ import (
 	"shoal/internal/reject"
 )
 
-// Options say how a server serves. The zero value of a limit stands for the
-// default that its line names.
+// Options are the settings of a server. The zero value of a limit means the
+// default that its comment names.
 type Options struct {
 	// MaxBodySize is the most bytes of a request's body; 2 GiB - 1, and no more
 	// than that.
 	MaxBodySize int64
-	// MaxRatio is how many times larger than it was packed a compressed body
-	// may be, from 16 MiB on; 100.
+	// MaxRatio is how many times its compressed size a body may have, from 16
+	// MiB on; 100.
 	MaxRatio int64
-	// Memory lends memory for requests and answers and bounds it; by default
+	// Memory provides memory for requests and answers and bounds it; by default
 	// there is no bound.
 	Memory *inflight.Pool
 	// MaxHeaderSize is the most bytes of a request's line and headers; 16 KiB.

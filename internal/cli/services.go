@@ -24,14 +24,14 @@ import (
 	"shoal/internal/protocol/kservehttp"
 )
 
-// startFronts opens every endpoint before it serves any, so that a port that is
+// startServices opens every endpoint before it serves any, so that a port that is
 // taken ends the start before a model is loaded.
-func (f *serveFlags) startFronts(l *life, e *engine.Engine) error {
+func (f *serveFlags) startServices(l *life, e *engine.Engine) error {
 	f.fitDescriptors(l.log)
 	steps := []struct {
 		wanted bool
 		at     endpoint
-		start  func(*life, *engine.Engine, net.Listener) (front, error)
+		start  func(*life, *engine.Engine, net.Listener) (service, error)
 	}{
 		{f.http.allow, f.http.endpoint(), f.startHTTP},
 		{f.grpc.allow, f.grpc.endpoint(), f.startGRPC},
@@ -61,15 +61,15 @@ func (f *serveFlags) startFronts(l *life, e *engine.Engine) error {
 			continue
 		}
 		address := listeners[i].Addr().String()
-		front, err := s.start(l, e, listeners[i])
-		listeners[i] = nil // the front owns it
+		service, err := s.start(l, e, listeners[i])
+		listeners[i] = nil // the service owns it
 		if err != nil {
 			closeAll()
 			return err
 		}
-		l.fronts = append(l.fronts, front)
-		l.addresses[front.protocol] = address
-		l.log.Info("listening", "protocol", front.protocol, "address", address)
+		l.services = append(l.services, service)
+		l.addresses[service.protocol] = address
+		l.log.Info("listening", "protocol", service.protocol, "address", address)
 	}
 	return f.startPprof(l)
 }
@@ -115,11 +115,11 @@ func (h *httpFlags) options() (kservehttp.Options, error) {
 	return opt, errors.Join(errs...)
 }
 
-func (f *serveFlags) startHTTP(l *life, e *engine.Engine, ln net.Listener) (front, error) {
+func (f *serveFlags) startHTTP(l *life, e *engine.Engine, ln net.Listener) (service, error) {
 	opt, err := f.http.options()
 	if err != nil {
 		_ = ln.Close()
-		return front{}, err
+		return service{}, err
 	}
 	o := &opt.Server
 	o.Rejects, o.Log = f.rejects, l.log
@@ -127,9 +127,9 @@ func (f *serveFlags) startHTTP(l *life, e *engine.Engine, ln net.Listener) (fron
 	o.MaxConnections = connections(o.MaxConnections, o.ConnMemory(), l.memory.Budget())
 	s, err := kservehttp.Start(opt, e, ln)
 	if err != nil {
-		return front{}, err
+		return service{}, err
 	}
-	return front{"http", s.Close, s.InFlight}, nil
+	return service{"http", s.Close, s.InFlight}, nil
 }
 
 // options returns what the flags ask for, with their faults all at once.
@@ -160,11 +160,11 @@ func (g *grpcFlags) options() (kservegrpc.Options, error) {
 	return opt, errors.Join(errs...)
 }
 
-func (f *serveFlags) startGRPC(l *life, e *engine.Engine, ln net.Listener) (front, error) {
+func (f *serveFlags) startGRPC(l *life, e *engine.Engine, ln net.Listener) (service, error) {
 	opt, err := f.grpc.options()
 	if err != nil {
 		_ = ln.Close()
-		return front{}, err
+		return service{}, err
 	}
 	o := &opt.Server
 	o.Rejects, o.Log, o.Memory = f.rejects, l.log, l.memory
@@ -172,9 +172,9 @@ func (f *serveFlags) startGRPC(l *life, e *engine.Engine, ln net.Listener) (fron
 	o.MaxConnections = connections(o.MaxConnections, grpcserver.ConnMemory, l.memory.Budget())
 	s, err := kservegrpc.Start(opt, e, ln)
 	if err != nil {
-		return front{}, err
+		return service{}, err
 	}
-	return front{"grpc", s.Close, s.InFlight}, nil
+	return service{"grpc", s.Close, s.InFlight}, nil
 }
 
 // pattern compiles the regular expression of a flag; an empty one is nil.
@@ -192,7 +192,7 @@ func pattern(flag, text string) (*regexp.Regexp, error) {
 func millis(n int) time.Duration  { return time.Duration(n) * time.Millisecond }
 func seconds(n int) time.Duration { return time.Duration(n) * time.Second }
 
-func (f *serveFlags) startMetrics(l *life, e *engine.Engine, ln net.Listener) (front, error) {
+func (f *serveFlags) startMetrics(l *life, e *engine.Engine, ln net.Listener) (service, error) {
 	m := metrics.Start(metrics.Options{
 		Settings: f.metrics.settings, CPU: f.metrics.cpu, Log: l.log, User: &f.userMetrics,
 		Rejects: f.rejects, LogDropped: f.dropped, Memory: l.memory.Budget(),
@@ -206,7 +206,7 @@ func (f *serveFlags) startMetrics(l *life, e *engine.Engine, ln net.Listener) (f
 	}
 	s.RegisterOnShutdown(func() { close(closing) }) // those that listen would hold it open
 	l.serve("metrics", s, limit.Listener(ln))
-	return front{protocol: "metrics", close: func(ctx context.Context) error {
+	return service{protocol: "metrics", close: func(ctx context.Context) error {
 		defer m.Close()
 		return s.Shutdown(ctx)
 	}}, nil
@@ -228,12 +228,12 @@ func (f *serveFlags) startPprof(l *life) error {
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	s := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	l.serve("pprof", s, ln)
-	l.fronts = append(l.fronts, front{protocol: "pprof", close: func(context.Context) error { return s.Close() }})
+	l.services = append(l.services, service{protocol: "pprof", close: func(context.Context) error { return s.Close() }})
 	l.log.Info("listening", "protocol", "pprof", "address", ln.Addr().String())
 	return nil
 }
 
-// serve runs a server of the standard library until its front is closed.
+// serve runs a server of the standard library until its service is closed.
 func (l *life) serve(protocol string, s *http.Server, ln net.Listener) {
 	s.ErrorLog = slog.NewLogLogger(l.log.Handler(), slog.LevelWarn)
 	go func() {
