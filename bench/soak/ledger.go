@@ -73,12 +73,18 @@ func (l *ledger) note(m ask.Model, err error, withdrawn bool) {
 	}
 }
 
-// isKilled says whether a worker that was killed explains err. Where the worker's
-// connection ends and the system reports its exit only seconds later, as on a
-// machine with much to do, the server cannot name the signal.
+// isKilled says whether killed workers explain err. The server cannot name the
+// signal where the system reports a worker's exit only seconds after its
+// connection ended, as on a busy machine, nor where the worker was killed before
+// it had started.
 func isKilled(err error) bool {
 	text := err.Error()
-	return strings.Contains(text, "SIGKILL") || strings.Contains(text, "the worker closed its connection to the server")
+	for _, sign := range []string{"SIGKILL", "ended with exit code 137", "the worker closed its connection to the server"} {
+		if strings.Contains(text, sign) {
+			return true
+		}
+	}
+	return false
 }
 
 // isWithdrawn says whether err may come of a request that was cancelled. Over

@@ -70,7 +70,8 @@ func TestOnlyWithdrawnRequestsCountAsCancelled(t *testing.T) {
 	l.note(m, &ask.RefusedError{Status: 500}, true)
 	l.note(m, &ask.StreamError{Text: "worker was killed by signal 9 (SIGKILL)"}, false)
 	l.note(m, &ask.StreamError{Text: "the worker closed its connection to the server"}, false)
-	if got, want := *l.entries["m"], (entry{Killed: 2, Cancelled: 1}); got != want || len(l.failed) != 2 {
+	l.note(m, &ask.RefusedError{Status: 503, Text: "it died or did not start 3 times in a row; last: ended with exit code 137"}, false)
+	if got, want := *l.entries["m"], (entry{Killed: 3, Cancelled: 1}); got != want || len(l.failed) != 2 {
 		t.Errorf("got %+v and %q, want %+v and two failures", got, l.failed, want)
 	}
 }
