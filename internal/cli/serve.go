@@ -128,7 +128,7 @@ func serve(f *serveFlags, stdout, stderr io.Writer) error {
 		return err
 	}
 	if err := f.startServices(life, e); err != nil {
-		_ = life.stop(e) // why it did not start says more
+		_ = life.stop(e) // the cause is more important
 		return err
 	}
 	err = life.load(e)
@@ -137,7 +137,7 @@ func serve(f *serveFlags, stdout, stderr io.Writer) error {
 	}
 	writeTable(out.stderr, e, f.log.json, log)
 	if err != nil {
-		_ = life.stop(e) // why it did not start says more
+		_ = life.stop(e) // the cause is more important
 		return err
 	}
 	log.Info("ready", "after", time.Since(begin).Round(time.Millisecond))
@@ -150,8 +150,9 @@ func serve(f *serveFlags, stdout, stderr io.Writer) error {
 	return life.wait(e)
 }
 
-// holdVariable holds the first requests of each batching model until so many
-// are queued. Triton's own tests and others written for it use it.
+// holdVariable keeps the first requests of each batching model queued until
+// there are that many. Triton's own tests, and tests written for Triton, use
+// it.
 const holdVariable = "TRITONSERVER_DELAY_SCHEDULER"
 
 func holdBatches() (int, error) {
@@ -166,7 +167,7 @@ func holdBatches() (int, error) {
 	return n, nil
 }
 
-// backends returns the ways of running models that this server has.
+// backends returns the server's backends.
 func (f *serveFlags) backends(log *slog.Logger) ([]backend.Backend, error) {
 	settings, err := f.backendSettings()
 	if err != nil {
@@ -187,11 +188,10 @@ func (f *serveFlags) backends(log *slog.Logger) ([]backend.Backend, error) {
 	return []backend.Backend{identity.Backend{}, repeat.Backend{}, square.Backend{}, ort, workers}, nil
 }
 
-// pythonVariable names the interpreter of Python models when no flag does.
+// pythonVariable is the default interpreter of Python models.
 const pythonVariable = "SHOAL_PYTHON"
 
-// cacheFolder returns where things are unpacked that can be made again, "" when
-// the user has no such place.
+// cacheFolder returns the folder for unpacked files, "" when the user has none.
 func cacheFolder() string {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -200,7 +200,7 @@ func cacheFolder() string {
 	return filepath.Join(dir, "shoal")
 }
 
-// mergeSettings returns the settings for all backends with one's own over them.
+// mergeSettings returns the settings for all backends, overridden by own.
 func mergeSettings(all, own map[string]string) map[string]string {
 	merged := make(map[string]string, len(all)+len(own))
 	for _, m := range []map[string]string{all, own} {
@@ -211,7 +211,7 @@ func mergeSettings(all, own map[string]string) map[string]string {
 	return merged
 }
 
-// writeTable shows what became of every model.
+// writeTable shows the state of every model.
 func writeTable(w io.Writer, e *engine.Engine, json bool, log *slog.Logger) {
 	if json {
 		for _, m := range tried(e) {
@@ -236,17 +236,17 @@ func writeTable(w io.Writer, e *engine.Engine, json bool, log *slog.Logger) {
 		}
 		fmt.Fprintf(tw, "%s\t%s\t%s%s\n", m.Name, version, m.State, reason)
 	}
-	_ = tw.Flush() // a buffer takes everything
+	_ = tw.Flush() // a buffer does not fail
 	_, _ = w.Write(table.Bytes())
 }
 
-// tried returns the lines of the index without models that nobody asked for.
+// tried returns the lines of the index without models that were never loaded.
 func tried(e *engine.Engine) []engine.IndexEntry {
 	return slices.DeleteFunc(e.Index(false), func(m engine.IndexEntry) bool { return m.State == "" })
 }
 
-// load loads the models, unless a signal comes first. It returns by the deadline of
-// the stop then, also when a model is still loading.
+// load loads the models, unless a signal comes first. It then returns by the
+// deadline of the stop, even if a model is still loading.
 func (l *life) load(e *engine.Engine) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -263,7 +263,7 @@ func (l *life) load(e *engine.Engine) error {
 	select {
 	case err := <-done:
 		return err
-	case <-late.C: // stop says which models were still loading
+	case <-late.C: // stop reports which models were still loading
 		return errExitTimeout
 	}
 }

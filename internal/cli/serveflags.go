@@ -16,7 +16,7 @@ import (
 	"shoal/internal/usermetric"
 )
 
-// serveDefaults are what differs between `shoal serve` and `tritonserver`.
+// serveDefaults are the differences between `shoal serve` and `tritonserver`.
 type serveDefaults struct{ id string }
 
 var (
@@ -25,7 +25,7 @@ var (
 )
 
 // serveFlags are the flags of the serve command. Those that tritonserver has
-// too go by the same names and defaults.
+// too have the same names and defaults.
 type serveFlags struct {
 	repositories   []string
 	models         []string
@@ -62,12 +62,12 @@ type serveFlags struct {
 	preStop     int
 	stopWith    int
 
-	rejects     *reject.Counter     // what is turned away; no flag
+	rejects     *reject.Counter     // rejected requests; no flag
 	dropped     func() uint64       // lines of the log; no flag
-	userMetrics usermetric.Registry // what models' own code counts; no flag
+	userMetrics usermetric.Registry // models' own metrics; no flag
 	pprof       string
 	record      string
-	tap         arrivals.Tap // what arrives; for --record-arrivals and those that listen
+	tap         arrivals.Tap // arrivals, for --record-arrivals and the metrics port
 }
 
 type httpFlags struct {
@@ -222,7 +222,7 @@ func (f *metricsFlags) add(g *command.Group) {
 	g.Texts(&f.config, "metrics-config", "`setting` of the metrics, name=value: counter_latencies (true), histogram_latencies (false), summary_latencies (false),\nsummary_quantiles (0.5:0.05,0.9:0.01,0.95:0.001,0.99:0.001,0.999:0.001)")
 }
 
-// check finds faults in the values.
+// check checks the values.
 func (f *metricsFlags) check() (err error) {
 	if !(f.interval >= 1 && f.interval <= maxInterval) {
 		return fmt.Errorf("--metrics-interval-ms is %v, want 1 to %v", f.interval, maxInterval)
@@ -236,7 +236,7 @@ func (f *metricsFlags) check() (err error) {
 // maxInterval is a day, in milliseconds.
 const maxInterval = 24 * 60 * 60 * 1000
 
-// check finds faults that only several flags together show.
+// check checks combinations of flags.
 func (f *serveFlags) check() error {
 	var errs []error
 	if len(f.repositories) == 0 && len(f.models) == 0 && !f.demo {
@@ -263,7 +263,7 @@ func (f *serveFlags) check() error {
 	return errors.Join(errs...)
 }
 
-// backendSettings sorts --backend-config by backend; "" has those for all.
+// backendSettings groups --backend-config by backend; "" has those for all.
 func (f *serveFlags) backendSettings() (map[string]map[string]string, error) {
 	all := make(map[string]map[string]string)
 	for _, s := range f.backendConfig {

@@ -24,8 +24,8 @@ import (
 	"shoal/internal/protocol/kservehttp"
 )
 
-// startServices opens every endpoint before it serves any, so that a port that is
-// taken ends the start before a model is loaded.
+// startServices opens every endpoint before it serves any, so that a port that
+// is taken ends the start before a model is loaded.
 func (f *serveFlags) startServices(l *life, e *engine.Engine) error {
 	f.fitDescriptors(l.log)
 	steps := []struct {
@@ -82,8 +82,8 @@ func (f *grpcFlags) endpoint() endpoint {
 	return endpoint{"grpc", f.address, f.port, f.reuse, "--grpc-address", "--grpc-port"}
 }
 
-// endpoint returns where metrics are served. They follow HTTP's host, but not
-// its socket file.
+// endpoint returns where metrics are served: on HTTP's host, but not on its
+// Unix socket.
 func (f *metricsFlags) endpoint(httpAddress string) endpoint {
 	address := f.address
 	if address == "" {
@@ -95,7 +95,7 @@ func (f *metricsFlags) endpoint(httpAddress string) endpoint {
 	return endpoint{"metrics", address, f.port, false, "--metrics-address", "--metrics-port"}
 }
 
-// options returns what the flags ask for, with their faults all at once.
+// options returns the options of the flags, or all their errors at once.
 func (h *httpFlags) options() (kservehttp.Options, error) {
 	opt := kservehttp.Options{
 		MaxInputSize: h.maxInput,
@@ -132,7 +132,7 @@ func (f *serveFlags) startHTTP(l *life, e *engine.Engine, ln net.Listener) (serv
 	return service{"http", s.Close, s.InFlight}, nil
 }
 
-// options returns what the flags ask for, with their faults all at once.
+// options returns the options of the flags, or all their errors at once.
 func (g *grpcFlags) options() (kservegrpc.Options, error) {
 	opt := kservegrpc.Options{Server: grpcserver.Options{
 		MaxReceive: g.maxMessage, MaxSend: g.maxMessage, MaxConnections: g.maxConnections, MaxStreams: uint32(g.maxStreams),
@@ -204,7 +204,7 @@ func (f *serveFlags) startMetrics(l *life, e *engine.Engine, ln net.Listener) (s
 		Handler: withArrivals(&f.tap, m, closing), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute,
 		ConnState: limit.ConnState,
 	}
-	s.RegisterOnShutdown(func() { close(closing) }) // those that listen would hold it open
+	s.RegisterOnShutdown(func() { close(closing) }) // readers of arrivals would keep it open
 	l.serve("metrics", s, limit.Listener(ln))
 	return service{protocol: "metrics", close: func(ctx context.Context) error {
 		defer m.Close()
@@ -212,7 +212,7 @@ func (f *serveFlags) startMetrics(l *life, e *engine.Engine, ln net.Listener) (s
 	}}, nil
 }
 
-// startPprof serves profiles of the process, when they are asked for.
+// startPprof serves profiles of the process, if --pprof-address is given.
 func (f *serveFlags) startPprof(l *life) error {
 	if f.pprof == "" {
 		return nil
@@ -233,7 +233,7 @@ func (f *serveFlags) startPprof(l *life) error {
 	return nil
 }
 
-// serve runs a server of the standard library until its service is closed.
+// serve runs a net/http server until its service is closed.
 func (l *life) serve(protocol string, s *http.Server, ln net.Listener) {
 	s.ErrorLog = slog.NewLogLogger(l.log.Handler(), slog.LevelWarn)
 	go func() {
