@@ -112,7 +112,7 @@ func TestInstallLeavesNothingWhenItFails(t *testing.T) {
 		{"another package than the pinned one", pip(t, other), "expected sha256:"},
 		{"no pip", script(t, "echo '/usr/bin/python3: No module named pip' >&2; exit 1"), "has no pip: install it"},
 		{"no network", script(t, "echo 'ERROR: Could not find a version that satisfies the requirement' >&2; exit 1"), "ERROR: Could not find a version that satisfies the requirement; check the network"},
-		{"no file", script(t, "exit 0"), "it brought 0"},
+		{"no file", script(t, "exit 0"), "but downloaded 0"},
 		{"no Python", filepath.Join(t.TempDir(), "python3"), "no such file"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
