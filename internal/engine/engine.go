@@ -22,6 +22,7 @@ import (
 	"shoal/internal/sched"
 	"shoal/internal/shm"
 	"shoal/internal/status"
+	"shoal/internal/traceset"
 )
 
 // Options are the settings of an engine.
@@ -96,6 +97,8 @@ type Engine struct {
 	calls    func(*modelpb.ModelConfig) []string // the models that a configuration calls
 	threads  chan struct{}                       // has room for each model that may load at the same time
 	stop     chan struct{}                       // closed by Stop
+
+	traces traceset.Control
 
 	stopping atomic.Bool
 	leaving  atomic.Bool // see Leave
@@ -176,7 +179,9 @@ func (e *Engine) Ready() bool {
 	if e.opt.LooseReadiness {
 		return true
 	}
-	return e.Failed() == nil && !slices.ContainsFunc(e.sorted(), (*entry).unsettled)
+	return !slices.ContainsFunc(e.sorted(), func(m *entry) bool {
+		return m.unsettled() || m.failure() != nil && !(e.opt.Control && m.unread())
+	})
 }
 
 // Failed returns why models did not load, joined; nil when all did.
@@ -202,6 +207,15 @@ func (e *Engine) ModelReady(name string, version int64) bool {
 // LogSettings returns the settings of the log that clients may change; nil when they
 // may not.
 func (e *Engine) LogSettings() *logset.Control { return e.opt.LogSettings }
+
+// TraceSettings returns the trace settings that clients see and change.
+func (e *Engine) TraceSettings() *traceset.Control { return &e.traces }
+
+// Traceable reports whether there are trace settings of a model: it is ready, or its
+// name is empty, which stands for the server.
+func (e *Engine) Traceable(name string) bool {
+	return name == "" || e.ModelReady(name, infer.LatestVersion)
+}
 
 // SharedMemory returns the clients' shared memory; nil, which refuses
 // everything, when it is not allowed.

@@ -181,6 +181,13 @@ func (m *entry) failure() error {
 	return nil
 }
 
+// unread reports whether the model's folder could not be understood. As in Triton,
+// such a model is not yet the server's, when a client has asked for it.
+func (m *entry) unread() bool {
+	_, ok := errors.AsType[unreadable](m.err)
+	return ok
+}
+
 // unsettled reports whether a version is still loading, or is loaded and cannot
 // serve at the moment.
 func (m *entry) unsettled() bool {

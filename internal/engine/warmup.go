@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -52,7 +53,11 @@ func warmups(src repository.Entry, cfg *modelpb.ModelConfig, sig *model.Signatur
 
 // fault says which sample failed, in the words that Triton has for it.
 func (s *sample) fault(err error) error {
-	return status.Wrap(status.CodeOf(err), err, fmt.Sprintf("failed to run warmup sample '%s': %s; ", s.name, status.Public(err)))
+	cause := err
+	if e, ok := errors.AsType[*status.Error](err); ok {
+		cause = e.Cause // its public text is in ours
+	}
+	return status.Wrap(status.CodeOf(err), cause, fmt.Sprintf("failed to run warmup sample '%s': %s; ", s.name, status.Public(err)))
 }
 
 // warmupInput returns one row of an input.

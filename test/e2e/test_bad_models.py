@@ -213,14 +213,13 @@ def test_a_file_that_changes_after_load_changes_nothing(serve, repository):
 def test_fields_that_only_bring_speed_are_named_and_the_model_is_served(serve):
     extra = """
         parameters { key: "colour" value { string_value: "red" } }
-        model_warmup { name: "w" batch_size: 1 }
         response_cache { enable: true }
         optimization { cuda { graphs: true } }
     """
     running = serve(wanted=(models.with_extra(models.simple(), extra),)).wait_ready()
     assert clients.infer_json(running.http, clients.simple_json()).status == 200
     assert "parameter=colour" in running.log
-    for want in ("model_warmup: no requests are run", "response_cache.enable: every request", "optimization.cuda: "):
+    for want in ("response_cache is enabled, but the server has no cache; add --cache-config", "optimization.cuda: "):
         assert want in running.log, running.log
 
 

@@ -117,11 +117,13 @@ def test_models_are_loaded_and_unloaded(explicit):
     assert "model_repository(unload_dependents)" in json.loads(server.get(running.http, "/v2").body)["extensions"]
 
 
-def test_loads_that_fail_say_why_and_make_the_server_unready(explicit):
+def test_loads_that_fail_say_why_and_make_the_server_unready(explicit, tmp_path):
     client, running = explicit(scaled(), broken(), load=("scaled",))
     (code, text) = refused(client.load_model, "nosuch")
     assert code in INTERNAL and text == "failed to load 'nosuch', failed to poll from model repository"
     assert client.is_server_ready()
+    (tmp_path / "repository" / "scaled" / "config.pbtxt").write_text("input {")
+    assert refused(client.load_model, "scaled")[0] in INTERNAL and client.is_server_ready()
     code, text = refused(client.load_model, "broken")
     assert code in BAD
     assert text.startswith("load failed for model 'broken': version 1 is at UNAVAILABLE state: Invalid argument: ") and text.endswith(";\n")
@@ -288,7 +290,7 @@ def test_models_are_warm_before_they_are_ready(serve, tmp_path):
     [
         ('{"parameters": {"foo": "bar"}}', 500, "unexpected error on creating Triton parameter"),
         ("{x", 500, "failed to parse the request JSON buffer: Missing a name for object member. at 1"),
-        ('{"parameters": {"config": 1}}', 400, "load parameter 'config' is not a string"),
+        ('{"parameters": {"config": 1}}', 500, "attempt to access JSON non-string as string"),
         ('{"parameters": {"config": "{}", "file:1/model.onnx": "no base64!"}}', 400, "load parameter 'file:1/model.onnx' is not base64"),
     ],
 )

@@ -150,7 +150,7 @@ func TestUnsupportedCallsSaySo(t *testing.T) {
 		"SystemSharedMemoryStatus": shm.ErrDisabled.Error(), "SystemSharedMemoryRegister": shm.ErrDisabled.Error(),
 		"SystemSharedMemoryUnregister": shm.ErrDisabled.Error(), "CudaSharedMemoryStatus": shm.ErrDisabled.Error(),
 		"CudaSharedMemoryRegister": shm.ErrDisabled.Error(), "CudaSharedMemoryUnregister": shm.ErrDisabled.Error(),
-		"TraceSetting": errTrace.Error(), "LogSettings": errLog.Error(),
+		"LogSettings": errLog.Error(),
 	} {
 		err := s.conn.Invoke(t.Context(), "/inference.GRPCInferenceService/"+method, []byte{}, new([]byte), grpc.ForceCodecV2(rawCodec{}))
 		if st := grpcstatus.Convert(err); st.Code() != codes.Unimplemented || st.Message() != want {

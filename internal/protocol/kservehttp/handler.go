@@ -95,6 +95,8 @@ func (h *handler) Serve(x *httpserver.Exchange) error {
 		return h.index(x)
 	case actLoad:
 		return h.load(x, rt)
+	case actTrace:
+		return h.traceSetting(x, rt)
 	case actLogging:
 		return h.logging(x)
 	case actShmStatus, actShmRegister, actShmUnregister:

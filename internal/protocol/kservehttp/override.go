@@ -24,7 +24,7 @@ func (o *override) read(s *scanner, name string) bool {
 		return s.skip()
 	}
 	if s.peek() != '"' {
-		o.fault(status.InvalidArgument, "load parameter '%s' is not a string", name)
+		o.fault(status.Internal, "attempt to access JSON non-string as string")
 		return s.skip()
 	}
 	raw, escaped, ok := s.str()

@@ -26,6 +26,7 @@ const (
 	actLoad
 	actUnload
 	actLogging
+	actTrace
 	actShmStatus
 	actShmRegister
 	actShmUnregister
@@ -59,6 +60,7 @@ var actions = [actionCount]demand{
 	actUnload:         {"POST", kserve.ModelRepository},
 
 	actLogging: {"", kserve.Logging},
+	actTrace:   {"", kserve.Trace},
 
 	actShmStatus:     {"GET", kserve.SharedMemory},
 	actShmRegister:   {"POST", kserve.SharedMemory},
@@ -97,6 +99,8 @@ func parseRoute(uri []byte) route {
 	switch string(path) {
 	case "":
 		return route{action: actServer}
+	case "/trace/setting":
+		return route{action: actTrace}
 	case "/logging":
 		return route{action: actLogging}
 	case "/health/live":
@@ -161,6 +165,10 @@ func modelRoute(path []byte) route {
 		r.action = actGenerateStream
 	case "stats":
 		r.action = actStats
+	case "trace/setting":
+		if r.version == infer.LatestVersion {
+			r.action = actTrace
+		}
 	}
 	return r
 }
