@@ -53,11 +53,11 @@ func (c *conn) refuseLocked(stream uint32, r *request, re *refusal, endStream bo
 }
 
 // answer sends the only message of a call and its OK status, in one write if
-// the client's windows allow.
-func (c *conn) answer(s *call, data mem.BufferSlice, compressed bool) {
+// the client's windows allow. The last of data may be lent.
+func (c *conn) answer(s *call, data mem.BufferSlice, compressed, lent bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.sendLocked(s, data, compressed); err != nil {
+	if err := c.sendLocked(s, data, compressed, lent); err != nil {
 		return
 	}
 	if !s.ended.Load() {
@@ -83,7 +83,7 @@ func (c *conn) finish(s *call, st *status.Status) {
 func (c *conn) send(s *call, data mem.BufferSlice, compressed bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	err := c.sendLocked(s, data, compressed)
+	err := c.sendLocked(s, data, compressed, false)
 	c.flushLocked()
 	return err
 }

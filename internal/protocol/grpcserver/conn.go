@@ -49,6 +49,7 @@ type conn struct {
 	pings   pings
 	meter   meter
 
+	socket  *nonBlocking // of the goroutine that writes; nil when there is none
 	watch   watch        // protected by the server's looking
 	written atomic.Int64 // bytes that the socket has accepted
 
@@ -67,7 +68,8 @@ type conn struct {
 	out       output
 	spare     output // what is being written while writing is set
 	writing   bool
-	control   int // bytes that the reader has queued and that are not written
+	blocking  bool // the goroutine that writes may wait for the client
+	control   int  // bytes that the reader has queued and that are not written
 	indexing  indexing
 	block     []byte     // memory for the fields of a header
 	answered  bool       // something was sent since the last ping
@@ -168,6 +170,9 @@ func (c *conn) handshake() error {
 		c.mu.Unlock()
 	}
 	setUserTimeout(raw, c.server.opt.Keepalive.Timeout)
+	if c.server.opt.Credentials == nil {
+		c.socket = newNonBlocking(raw)
+	}
 	c.peer.Addr, c.peer.LocalAddr = c.nc.RemoteAddr(), c.nc.LocalAddr()
 	c.in.init(c.nc, c.server.budget())
 	c.headers.init()

@@ -12,7 +12,8 @@ import (
 type output struct {
 	buf     []byte
 	inserts []insert
-	size    int         // bytes of both
+	lent    int         // inserts that are lent
+	size    int         // bytes of buf and inserts
 	vector  net.Buffers // memory for write
 	rest    net.Buffers // what write must still send
 }
@@ -22,6 +23,7 @@ type insert struct {
 	at    int
 	data  []byte
 	owner mem.Buffer
+	lent  bool // see Lender
 }
 
 // copySize is how large a payload may be to be copied: another element of the
@@ -40,28 +42,26 @@ func (o *output) settle(b []byte) {
 	o.buf = b
 }
 
-// payload appends a part of owner's data.
-func (o *output) payload(data []byte, owner mem.Buffer) {
+// payload appends a part of owner's data, which may be lent.
+func (o *output) payload(data []byte, owner mem.Buffer, lent bool) {
 	o.size += len(data)
 	if len(data) <= copySize {
 		o.buf = append(o.buf, data...)
 		return
 	}
 	owner.Ref()
-	o.inserts = append(o.inserts, insert{len(o.buf), data, owner})
+	o.inserts = append(o.inserts, insert{len(o.buf), data, owner, lent})
+	if lent {
+		o.lent++
+	}
 }
 
 // writeStep is how much is written before it is counted, to distinguish a slow
 // client from one that does not read.
 const writeStep = 512 << 10
 
-// write sends everything and counts what the socket accepts.
-func (o *output) write(conn net.Conn, written *atomic.Int64) error {
-	if len(o.inserts) == 0 {
-		n, err := conn.Write(o.buf)
-		written.Add(int64(n))
-		return err
-	}
+// list returns what is to be written, in parts of at most writeStep.
+func (o *output) list() net.Buffers {
 	list := o.vector[:0]
 	from := 0
 	for i := range o.inserts {
@@ -79,6 +79,29 @@ func (o *output) write(conn net.Conn, written *atomic.Int64) error {
 		list = append(list, o.buf[from:])
 	}
 	o.vector = list[:0]
+	return list
+}
+
+// try sends what the socket takes at once and returns how much that was.
+func (o *output) try(socket *nonBlocking, written *atomic.Int64) (int, error) {
+	n, err := socket.write(o.list())
+	written.Add(int64(n))
+	return n, err
+}
+
+// write sends everything but the first bytes, which were sent, and counts what the
+// socket took. What is lent was written or is kept.
+func (o *output) write(conn net.Conn, sent int, written *atomic.Int64) error {
+	if len(o.inserts) == 0 {
+		n, err := conn.Write(o.buf)
+		written.Add(int64(n))
+		return err
+	}
+	list := o.list()
+	for ; sent > 0 && sent >= len(list[0]); list = list[1:] {
+		sent -= len(list[0])
+	}
+	list[0] = list[0][sent:]
 	for len(list) > 0 {
 		k, size := 0, 0
 		for ; k < len(list) && (k == 0 || size+len(list[k]) <= writeStep); k++ {
@@ -101,7 +124,7 @@ func (o *output) reset() {
 	clear(o.inserts)
 	clear(o.vector[:cap(o.vector)])
 	o.rest = nil
-	o.inserts, o.buf, o.size = o.inserts[:0], o.buf[:0], 0
+	o.inserts, o.lent, o.buf, o.size = o.inserts[:0], 0, o.buf[:0], 0
 	if cap(o.buf) > keepSize {
 		o.buf = nil
 	}

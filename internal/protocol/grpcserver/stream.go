@@ -47,7 +47,7 @@ func (c *call) runUnary(w *runner) {
 		c.finish(err)
 		return
 	}
-	c.conn.answer(c, data, compressed)
+	c.conn.answer(c, data, compressed, !compressed && lends(reply))
 	data.Free()
 }
 

@@ -137,6 +137,12 @@ type testServer struct {
 // start serves the test service on loopback.
 func start(tb testing.TB, opt Options) *testServer {
 	tb.Helper()
+	return startWith(tb, opt)
+}
+
+// startWith is start, with more services.
+func startWith(tb testing.TB, opt Options, more ...*grpc.ServiceDesc) *testServer {
+	tb.Helper()
 	if opt.MaxReceive == 0 {
 		opt.MaxReceive = 64 << 20
 	}
@@ -152,6 +158,9 @@ func start(tb testing.TB, opt Options) *testServer {
 	}
 	s := &testServer{Server: New(opt), echo: newEcho(), addr: l.Addr()}
 	s.RegisterService(&echoDesc, s.echo)
+	for _, desc := range more {
+		s.RegisterService(desc, s.echo)
+	}
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(l) }()
 	s.conn = s.dial(tb)

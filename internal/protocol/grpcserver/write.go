@@ -54,13 +54,7 @@ func (c *conn) writeLocked() {
 	for !c.out.empty() && c.state != connClosed {
 		c.out, c.spare = c.spare, c.out
 		c.control = 0
-		c.mu.Unlock()
-		err := c.spare.write(c.nc, &c.written)
-		c.spare.reset()
-		if err != nil {
-			c.end()
-		}
-		c.mu.Lock()
+		c.writeSpareLocked()
 		c.nextLocked()
 		c.readable.Broadcast()
 	}
@@ -73,6 +67,32 @@ func (c *conn) writeLocked() {
 			_ = half.CloseWrite()
 		}
 	}
+}
+
+// writeSpareLocked writes what is in spare. It releases the mutex meanwhile.
+func (c *conn) writeSpareLocked() {
+	var sent int
+	var err error
+	if c.spare.lent > 0 {
+		c.mu.Unlock()
+		sent, err = c.spare.try(c.socket, &c.written)
+		c.mu.Lock()
+	}
+	if err == nil && sent < c.spare.size {
+		c.blocking = true
+		c.out.keep(c.server.opt.Memory)
+		c.mu.Unlock()
+		c.spare.keep(c.server.opt.Memory)
+		err = c.spare.write(c.nc, sent, &c.written)
+		c.mu.Lock()
+		c.blocking = false
+	}
+	c.mu.Unlock()
+	c.spare.reset()
+	if err != nil {
+		c.end()
+	}
+	c.mu.Lock()
 }
 
 // putLocked queues a small frame of the reader.
@@ -103,13 +123,14 @@ func (c *conn) crowdedLocked() bool {
 const maxCutOff = 1000
 
 // sendLocked queues a message, with the header before it if that was not sent.
-// It waits while the client's windows are closed.
-func (c *conn) sendLocked(s *call, data mem.BufferSlice, compressed bool) error {
+// It waits while the client's windows are closed. When the last of data is lent it
+// may be replaced by a copy of what is left of it.
+func (c *conn) sendLocked(s *call, data mem.BufferSlice, compressed, lent bool) error {
 	if !s.ended.Load() && !s.headerSent {
 		c.headerLocked(s)
 	}
 	size := data.Len()
-	m := cursor{data: data, prefix: [prefixLen]byte{0, byte(size >> 24), byte(size >> 16), byte(size >> 8), byte(size)}}
+	m := cursor{data: data, lent: lent, prefix: [prefixLen]byte{0, byte(size >> 24), byte(size >> 16), byte(size >> 8), byte(size)}}
 	if compressed {
 		m.prefix[0] = 1
 	}
@@ -120,7 +141,11 @@ func (c *conn) sendLocked(s *call, data mem.BufferSlice, compressed bool) error 
 		if s.ended.Load() {
 			return errCancelled
 		}
-		if c.mustWaitLocked(s) {
+		wait := c.mustWaitLocked(s)
+		if m.lent && (wait || c.blocking || c.socket == nil) {
+			m.keep(c.server.opt.Memory)
+		}
+		if wait {
 			c.awaitLocked(s)
 			continue
 		}
@@ -142,7 +167,8 @@ type cursor struct {
 	prefix  [prefixLen]byte
 	prefixN int
 	data    mem.BufferSlice
-	at      int // in the first of data
+	at      int  // in the first of data
+	lent    bool // the last of data is
 }
 
 // copy queues the next n bytes.
@@ -156,7 +182,7 @@ func (m *cursor) copy(o *output, n int) {
 	for n > 0 {
 		b := m.data[0].ReadOnlyData()[m.at:]
 		part := b[:min(n, len(b))]
-		o.payload(part, m.data[0])
+		o.payload(part, m.data[0], m.lent && len(m.data) == 1)
 		n -= len(part)
 		if m.at += len(part); len(part) == len(b) {
 			m.data, m.at = m.data[1:], 0

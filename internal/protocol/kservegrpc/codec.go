@@ -29,7 +29,7 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 // Marshal returns the bytes of v, which the caller frees.
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	if e, ok := v.(*encoded); ok {
-		return e.data[:], nil
+		return e.buffers(), nil
 	}
 	return c.CodecV2.Marshal(v)
 }

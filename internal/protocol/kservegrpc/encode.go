@@ -14,18 +14,26 @@ import (
 	"shoal/internal/tensor"
 )
 
-// encoded is an answer in the form in which it goes out. It is made while the
-// model's output memory is still ours, so that a slow client does not hold it.
+// encoded is an answer in the form in which it goes out: a buffer, and perhaps an
+// output that lies in the memory of the model and is lent.
 type encoded struct {
-	data [1]mem.Buffer
+	data   [2]mem.Buffer
+	n      int
+	lender lender
 }
+
+// buffers returns the answer's bytes.
+func (e *encoded) buffers() mem.BufferSlice { return e.data[:e.n] }
+
+// Lends implements grpcserver.Lender.
+func (e *encoded) Lends() bool { return e.n > 1 }
 
 // len returns the answer's bytes; nil has none.
 func (e *encoded) len() int {
 	if e == nil {
 		return 0
 	}
-	return e.data[0].Len()
+	return e.buffers().Len()
 }
 
 // A reply is what a ModelInferResponse is made of.
@@ -55,7 +63,7 @@ func finalMark(last bool) finalFlag {
 // free gives the memory back of an answer that nobody will send; nil has none.
 func (e *encoded) free() {
 	if e != nil {
-		e.data[0].Free()
+		e.buffers().Free()
 	}
 }
 
@@ -108,7 +116,7 @@ func (x encoder) claim(size int, held int64, write func([]byte) []byte) (*encode
 func (x encoder) fill(buf *[]byte, size int, write func([]byte) []byte) *encoded {
 	e := new(encoded)
 	writeExactly((*buf)[:0:size], write)
-	e.data[0] = mem.NewBuffer(buf, x.memory)
+	e.data[0], e.n = mem.NewBuffer(buf, x.memory), 1
 	return e
 }
 
@@ -152,9 +160,18 @@ func (r reply) size() int {
 	return n
 }
 
-// append writes a ModelInferResponse. The version is left out with the model,
-// when a request failed before there was one.
+// append writes a ModelInferResponse.
 func (r reply) append(b []byte) []byte {
+	b = r.appendHead(b)
+	if n := len(r.resp.Outputs); n > 0 {
+		b = append(b, r.resp.Outputs[n-1].Data...)
+	}
+	return b
+}
+
+// appendHead writes it without the data of the last output, which ends it. The
+// version is left out with the model, when a request failed before there was one.
+func (r reply) appendHead(b []byte) []byte {
 	b = appendString(b, 1, r.resp.Model)
 	if r.resp.Model != "" {
 		b = appendHead(b, 2, decimals(r.resp.Version))
@@ -172,7 +189,9 @@ func (r reply) append(b []byte) []byte {
 	}
 	for i := range r.resp.Outputs {
 		data := r.resp.Outputs[i].Data
-		b = append(appendHead(b, 6, len(data)), data...)
+		if b = appendHead(b, 6, len(data)); i < len(r.resp.Outputs)-1 {
+			b = append(b, data...)
+		}
 	}
 	return b
 }

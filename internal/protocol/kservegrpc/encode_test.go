@@ -1,6 +1,7 @@
 package kservegrpc
 
 import (
+	"bytes"
 	"math"
 	"testing"
 
@@ -121,4 +122,73 @@ func TestEveryCodeHasItsGrpcCode(t *testing.T) {
 			t.Errorf("%v: got %v %q, want %v %q", code, st.Code(), st.Message(), want[code], text)
 		}
 	}
+}
+
+// A large last output stays where it is, and the message is released with it.
+func TestALargeOutputIsLent(t *testing.T) {
+	for name, c := range map[string]struct {
+		sizes []int // of the outputs
+		lent  bool
+	}{
+		"large":             {[]int{lendSize}, true},
+		"large behind more": {[]int{lendSize, 3, lendSize + 1}, true},
+		"small":             {[]int{lendSize - 1}, false},
+		"small behind":      {[]int{lendSize, 3}, false},
+		"none":              {nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			budget := inflight.New(1<<30, 0)
+			m := newMessage()
+			m.req = infer.NewRequest()
+			memory := &outputMemory{}
+			m.req.Response.Own(memory)
+			m.req.Response.Model = "m"
+			for i, n := range c.sizes {
+				out := m.req.Response.AddOutput()
+				out.Name, out.Data = "OUT", bytes.Repeat([]byte{byte('a' + i)}, n)
+			}
+			want := read(t, must(all.infer(reply{resp: &m.req.Response})), &pb.ModelInferResponse{})
+			e, err := encoder{math.MaxInt32, inflight.NewPool(budget)}.answer(m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e.Lends() != c.lent || memory.released != 0 || budget.Used() < int64(e.len()) {
+				t.Errorf("got lent %v, released %d times, %d bytes claimed, want %v, none yet and %d at least", e.Lends(), memory.released, budget.Used(), c.lent, e.len())
+			}
+			if diff := cmp.Diff(want, read(t, e, &pb.ModelInferResponse{}), protocmp.Transform()); diff != "" {
+				t.Errorf("answer (-want +got):\n%s", diff)
+			}
+			if released := memory.released == 1; released != c.lent || budget.Used() != 0 {
+				t.Errorf("when it is freed: got released %v, %d bytes claimed, want %v and none", released, budget.Used(), c.lent)
+			}
+		})
+	}
+}
+
+func TestALargeOutputWithoutRoomIsRefusedAndNotReleased(t *testing.T) {
+	m := newMessage()
+	m.req = infer.NewRequest()
+	defer m.release()
+	m.req.Response.AddOutput().Data = make([]byte, 2*lendSize)
+	small := encoder{math.MaxInt32, inflight.NewPool(inflight.New(lendSize, 0))}
+	if _, err := small.answer(m); err == nil {
+		t.Error("got an answer beyond the budget, want an error")
+	}
+	if _, err := (encoder{lendSize, all.memory}).answer(m); status.CodeOf(err) != status.InvalidArgument {
+		t.Errorf("beyond the limit: got %v, want %v", err, status.InvalidArgument)
+	}
+	if len(m.req.Response.Outputs) != 1 {
+		t.Error("the message was released, want that left to the caller")
+	}
+}
+
+type outputMemory struct{ released int }
+
+func (o *outputMemory) Release() { o.released++ }
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }

@@ -31,9 +31,13 @@ func (s *Server) modelInfer(_ any, ctx context.Context, read func(any) error, _ 
 	return s.infer(ctx, m)
 }
 
-// infer answers a message, which it releases.
-func (s *Server) infer(ctx context.Context, m *message) (_ *encoded, err error) {
-	defer m.release()
+// infer answers a message. It releases it, or its answer does.
+func (s *Server) infer(ctx context.Context, m *message) (out *encoded, err error) {
+	defer func() {
+		if out == nil || !out.Lends() {
+			m.release()
+		}
+	}()
 	defer func() {
 		if err != nil {
 			s.rejected(ctx, m.model, m.version, err)
@@ -53,7 +57,7 @@ func (s *Server) infer(ctx context.Context, m *message) (_ *encoded, err error) 
 	if err := v.Infer(ctx, m.req); err != nil {
 		return nil, err
 	}
-	return s.encoder.infer(reply{resp: &m.req.Response, id: m.id})
+	return s.encoder.answer(m)
 }
 
 // version finds a message's version. The message's request holds a lease on it.
