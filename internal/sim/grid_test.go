@@ -155,12 +155,16 @@ func (g gate) check(t *testing.T, name string, cells []cell) {
 
 // TestAutoBesideTheBestSetting compares the policy without settings with Triton's
 // rules at the best of many settings, found for each cell: mean latency, which for
-// callers that wait is the inverse of throughput. The gates are what holds today.
+// callers that wait is the inverse of throughput. Wanted are a geometric mean of
+// 1.00, 95 % of the cells within 2 % and none beyond 5 %; the gates are what holds
+// today. Streams near the limit of several instances are the furthest from it.
 func TestAutoBesideTheBestSetting(t *testing.T) {
 	instances, loops, streams, requests := []int{1, 2}, closed[:3], open[:2], 1500
+	looped, streamed := gate{mean: 1.005, in2: 0.92, in5: 0.96, worst: 1.12}, gate{mean: 1.005, in2: 0.88, in5: 0.95, worst: 1.07}
 	switch {
 	case *fullGrid:
 		instances, loops, streams, requests = []int{1, 2, 4}, closed, open, 3000
+		looped, streamed = gate{mean: 1.00, in2: 0.89, in5: 0.96, worst: 1.12}, gate{mean: 1.02, in2: 0.76, in5: 0.86, worst: 1.56}
 	case race.Enabled:
 		t.Skip("the same without the race detector: nothing here runs side by side")
 	}
@@ -175,6 +179,21 @@ func TestAutoBesideTheBestSetting(t *testing.T) {
 			}
 		}
 	}
-	gate{mean: 1.01, in2: 0.85, in5: 0.92, worst: 1.15}.check(t, "callers", looping)
-	gate{mean: 1.04, in2: 0.55, in5: 0.75, worst: 1.40}.check(t, "streams", streaming)
+	looped.check(t, "callers", looping)
+	streamed.check(t, "streams", streaming)
+}
+
+// TestOneCallerNeverWaits: there is nobody to wait for.
+func TestOneCallerNeverWaits(t *testing.T) {
+	for _, s := range shapes {
+		for _, instances := range []int{1, 2} {
+			setup := Setup{
+				Policy: sched.NewAuto(s.maxRows), MaxRows: s.maxRows, Instances: instances, Cost: s.cost,
+				Load: Load{Callers: 1, Turnaround: [2]time.Duration{ms / 10, ms}}, Requests: 500, Warmup: 10,
+			}
+			if got := Run(setup); got.Mean != s.cost(1, 1) {
+				t.Errorf("%s, %d instances: got a mean of %v, want exactly the time of one row, %v", s.name, instances, got.Mean, s.cost(1, 1))
+			}
+		}
+	}
 }
