@@ -27,6 +27,7 @@ type Auto struct {
 type learned struct {
 	runs  int           // when it was found
 	turn  time.Duration // by which most who return have
+	half  time.Duration // by which half of them have
 	loops bool          // most answers are soon followed by a request
 	goal  goal
 }
@@ -50,7 +51,7 @@ func (a *Auto) Observe(r Run) {
 	a.costs.observe(r.Rows, r.Busy, took)
 	a.took += (float64(took) - a.took) / float64(min(a.runs, 16))
 	a.density += (float64(r.Rows)/float64(r.Requests) - a.density) / 16
-	a.returns.observe(r.Batch.Requests, r.End, time.Duration(2*a.took))
+	a.returns.observe(r.Batch.Requests, r.End, time.Duration(4*a.took))
 	a.arrived.observe(r.Rows, r.End)
 	if a.runs-a.learned.runs >= min(refresh, a.runs/8+1) {
 		a.learn()
@@ -63,8 +64,8 @@ const refresh = 16
 func (a *Auto) learn() {
 	l := &a.learned
 	l.runs, l.goal = a.runs, goal{}
-	l.turn = a.returns.within(0.9)
-	l.loops = a.returns.back > 0.5 && float64(l.turn) < a.took
+	l.turn, l.half = a.returns.within(0.9), a.returns.within(0.5)
+	l.loops = a.returns.back > 0.5
 }
 
 // shortRun is a run that is no longer than a few looks at the sockets.
@@ -184,11 +185,13 @@ func (a *Auto) goal(v *View) int {
 
 func (a *Auto) target(v *View) int {
 	callers := float64(v.Peak) * a.density / float64(max(1, v.Instances))
-	turn := float64(a.learned.turn)
-	// An instance that always has a batch runs rows/cost; each caller waits for its
-	// batch and takes its turn.
+	// An instance waits for all callers if they are one group. Otherwise it always
+	// has a batch, as long as the others return while it runs.
 	rate := func(rows int, cost time.Duration) float64 {
-		return min(float64(rows)/float64(cost), callers/(float64(cost)+turn))
+		if float64(rows) >= callers {
+			return callers / float64(cost+a.learned.turn)
+		}
+		return min(float64(rows)/float64(cost), callers/float64(cost+a.learned.half))
 	}
 	best, most := 0, 0.0
 	var sizes [8]int
@@ -249,7 +252,7 @@ func (a *Auto) fit(v *View, most int) int {
 	c := float64(max(1, v.Instances))
 	waiting := max(float64(most), float64(v.Open+v.Rows)/c)
 	rate := a.arrived.rate / c
-	idle := max(0.05, 1-rate*cheapest)
+	idle := max(0.2, 1-rate*cheapest)
 	best, least := most, math.Inf(1)
 	for i := range n {
 		batches := waiting / sizes[i]
