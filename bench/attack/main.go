@@ -117,7 +117,7 @@ func (o options) run(ctx context.Context, s stage, classes []attack.Class, other
 			return nil, fmt.Errorf("%s: %w", c.Name, err)
 		}
 		f.Class += suffix
-		fmt.Fprintf(os.Stderr, "%-22s %s\n", f.Class, strings.Join(f.missed(), "; "))
+		fmt.Fprintf(os.Stderr, "%-22s %s\n", f.Class, strings.Join(f.missed(mostGoodLatency), "; "))
 		figures = append(figures, f)
 	}
 	return figures, nil

@@ -25,7 +25,7 @@ type results struct {
 func (r results) missed() []string {
 	var words []string
 	for _, f := range r.Classes {
-		words = append(words, f.missed()...)
+		words = append(words, f.missed(mostGoodLatency)...)
 	}
 	if r.Together != nil {
 		words = append(words, r.Together.missed()...)

@@ -61,6 +61,10 @@ func newStage(t *testing.T) stage {
 	return s
 }
 
+// longest is what good requests may take here, at p99: other tests run at the same
+// time, so that only a client that was stopped can be told. The bench is stricter.
+const longest = 5 * time.Second
+
 // held runs the class and fails the test when it misses a floor twice: a machine
 // that does something else as well has bad seconds.
 func (s stage) held(t *testing.T, c attack.Class) figure {
@@ -69,13 +73,13 @@ func (s stage) held(t *testing.T, c attack.Class) figure {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if first := f.missed(); len(first) > 0 {
+	if first := f.missed(longest); len(first) > 0 {
 		t.Logf("once more: %s", strings.Join(first, "; "))
 		if f, err = s.run(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, words := range f.missed() {
+	for _, words := range f.missed(longest) {
 		t.Error(words)
 	}
 	return f
