@@ -224,10 +224,13 @@ func isTimeout(err error) bool {
 }
 
 // end closes the connection. It waits a little for a client that is still
-// sending, after telling it that the answer is complete.
+// sending, after telling it that the answer is complete. Meanwhile it is the
+// first to make room for another.
 func (c *conn) end() {
 	half, ok := c.Conn.(interface{ CloseWrite() error })
 	if c.unread && ok && half.CloseWrite() == nil {
+		c.used.Store(false)
+		c.reading.Store(true)
 		c.readUntil(time.Now().Add(lingerFor))
 		io.Copy(io.Discard, struct{ io.Reader }{c.Conn})
 	}

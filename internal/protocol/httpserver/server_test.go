@@ -57,6 +57,12 @@ func echo(x *Exchange) error {
 // start returns the address of a server that ends with the test.
 func start(t *testing.T, opt Options, d Dialect) string {
 	t.Helper()
+	_, addr := startServer(t, opt, d)
+	return addr
+}
+
+func startServer(t *testing.T, opt Options, d Dialect) (*Server, string) {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +82,22 @@ func start(t *testing.T, opt Options, d Dialect) string {
 			t.Errorf("got %d bytes still claimed after Close, want none", n)
 		}
 	})
-	return l.Addr().String()
+	return s, l.Addr().String()
+}
+
+// eventually fails the test when cond does not come true.
+func eventually(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	deadline := time.After(4 * time.Second) // less than lingerFor
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !cond() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("never came true: %s", what)
+		}
+	}
 }
 
 // A client is a connection of a test.
@@ -165,35 +186,27 @@ func TestServersShareALimit(t *testing.T) {
 		<-open
 		return nil
 	}})
-	management := start(t, opt, pathDialect{"/echo": echo})
+	server, management := startServer(t, opt, pathDialect{"/echo": echo})
 	const ping = "GET /echo HTTP/1.1\r\nHost: x\r\n\r\n"
 	idle := dial(t, management)
 	if resp, body := idle.ask(t, ping, ""); resp == nil || resp.StatusCode != 200 {
 		t.Fatalf("got %v %s, want 200", resp, body)
 	}
-	// The busy connection replaces the idle one, which the server may not know to
-	// be idle yet when its client has the answer.
-	refused := uint64(0)
-	for began := false; !began; {
-		busy, turnedAway := dial(t, inference), make(chan struct{})
-		go func() {
-			defer close(turnedAway)
-			busy.ask(t, "GET /run HTTP/1.1\r\nHost: x\r\n\r\n", "")
-		}()
-		select {
-		case <-running:
-			began = true
-		case <-turnedAway:
-			refused++
-		}
+	eventually(t, "the connection is idle", func() bool { return server.InFlight() == 0 })
+	busy := dial(t, inference) // takes the place of the idle one
+	go io.WriteString(busy, "GET /run HTTP/1.1\r\nHost: x\r\n\r\n")
+	select {
+	case <-running:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the connection was not served")
 	}
 	if n, err := idle.Read(make([]byte, 1)); err != io.EOF {
 		t.Errorf("the idle connection of the other server: got %d bytes and %v, want its end", n, err)
 	}
-	if resp, body := dial(t, management).ask(t, ping, ""); resp == nil || resp.StatusCode != 503 || !strings.Contains(body, "has 1 connections") {
+	if resp, body := dial(t, management).ask(t, "", ""); resp == nil || resp.StatusCode != 503 || !strings.Contains(body, "has 1 connections") {
 		t.Errorf("one connection too many: got %v %s, want 503", resp, body)
 	}
-	for why, want := range map[reject.Close]uint64{reject.Evicted: 1, reject.MaxConnections: refused + 1} {
+	for why, want := range map[reject.Close]uint64{reject.Evicted: 1, reject.MaxConnections: 1} {
 		if got := opt.Rejects.Connections(reject.HTTP, why); got != want {
 			t.Errorf("%v: counted %d, want %d", why, got, want)
 		}
@@ -276,4 +289,17 @@ func TestStreams(t *testing.T) {
 			<-s.closed
 		})
 	}
+}
+
+// A client that was refused and stays connected must not hold a place.
+func TestARefusedClientMakesRoomForANewConnection(t *testing.T) {
+	addr := start(t, Options{MaxConnections: 1, MaxBodySize: 1000}, pathDialect{"/echo": echo})
+	refused := dial(t, addr)
+	if resp, body := refused.ask(t, "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1001\r\n\r\n", ""); resp == nil || resp.StatusCode != 413 {
+		t.Fatalf("got %v %s, want 413", resp, body)
+	}
+	eventually(t, "a new connection is served", func() bool { // not while the refusal is on its way
+		resp, _ := dial(t, addr).ask(t, "GET /echo HTTP/1.1\r\nHost: x\r\n\r\n", "")
+		return resp != nil && resp.StatusCode == 200
+	})
 }
