@@ -116,6 +116,27 @@ def long_loop() -> bytes:
     return _model(nodes, [_value("INPUT0", TensorProto.INT64, [1])], [_value("OUTPUT0", TensorProto.FLOAT, [1, 256])], constants)
 
 
+def slow_increment(steps: int) -> bytes:
+    """OUTPUT0 = INPUT0 + steps, one at a time, rows of four: 10,000 steps take some 10 ms, however many rows."""
+    shape = ["batch", 4]
+    body = helper.make_graph(
+        [
+            helper.make_node("Add", ["x_in", "one"], ["x_out"]),
+            helper.make_node("Identity", ["go_in"], ["go_out"]),
+        ],
+        "body",
+        [_value("i", TensorProto.INT64, []), _value("go_in", TensorProto.BOOL, []), _value("x_in", TensorProto.FLOAT, shape)],
+        [_value("go_out", TensorProto.BOOL, []), _value("x_out", TensorProto.FLOAT, shape)],
+    )
+    constants = [
+        numpy_helper.from_array(np.float32(1), "one"),
+        numpy_helper.from_array(np.array(steps, np.int64), "steps"),
+        numpy_helper.from_array(np.array(True), "go"),
+    ]
+    node = helper.make_node("Loop", ["steps", "go", "INPUT0"], ["OUTPUT0"], body=body)
+    return _model([node], [_value("INPUT0", TensorProto.FLOAT, shape)], [_value("OUTPUT0", TensorProto.FLOAT, shape)], constants)
+
+
 def long_constant() -> bytes:
     """Adds a product of constants that takes long: ONNX Runtime computes it when the session is made."""
     size = 2048

@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 import tritonclient.grpc as library
-from onnx import TensorProto
 from tritonclient.utils import InferenceServerException
 
 import clients
@@ -16,6 +15,8 @@ from stage import batching, good
 
 # A batch goes when it is full, when a request does not match, or after a minute: that is, never.
 PATIENT = batching("max_queue_delay_microseconds: 60000000")
+
+STEPS = 20_000  # so that a burst of requests meets busy instances, on the fastest machine too
 
 
 def sums(name: str, rows: int) -> models.Model:
@@ -46,9 +47,7 @@ MODELS = [
         max_batch_size=2,
         extra=PATIENT,
     ),
-    models.Model(
-        "auto", versions={1: graphs.add_sub(TensorProto.FLOAT, TensorProto.FLOAT, ["batch", 16])}, config=None
-    ),
+    models.Model("auto", versions={1: graphs.slow_increment(STEPS)}, config=None),
 ]
 
 
@@ -154,16 +153,19 @@ def test_requests_with_and_without_an_optional_input_do_not_share_a_batch(stage)
 def test_a_model_without_a_configuration_makes_batches_of_up_to_four(stage):
     """Auto-complete gives it dynamic batching of preferred size 4, and two instances."""
     stage.watch("auto")
-    one = np.ones((1, 16), np.float32)
+    array = numbered(1, 1, 4)
     with library.InferenceServerClient(stage.grpc) as client:
         config = client.get_model_config("auto", as_json=True)["config"]
         assert config["dynamic_batching"] == {"preferred_batch_size": [4]}
         assert config["max_batch_size"] == 4
         assert config["instance_group"][0]["count"] == 2
-        for burst in range(50):
-            calls = [stage.submit(client.infer, "auto", clients.pair(library, "FP32", one * i, one)) for i in range(40)]
+        for burst in range(20):
+            calls = [
+                stage.submit(client.infer, "auto", [clients.tensor(library, "INPUT0", "FP32", array * i)])
+                for i in range(40)
+            ]
             for i, call in enumerate(calls):
-                np.testing.assert_array_equal(call.result(10).as_numpy("OUTPUT0"), one * i + one)
+                np.testing.assert_array_equal(call.result(20).as_numpy("OUTPUT0"), array * i + STEPS)
             if 4 in stage.batches("auto"):
                 break
     got = stage.batches("auto")
