@@ -10,21 +10,19 @@ import (
 // fileBackends are the backends of the files that --model accepts.
 var fileBackends = map[string]string{".py": "python", ".onnx": "onnxruntime"}
 
-// writeModels makes a repository of single models in a new temporary folder and
-// returns its path. The caller removes it. Nothing is copied: version folders
-// are links, so that a model finds the files beside it.
-func writeModels(models []string) (dir string, err error) {
-	dir, err = os.MkdirTemp("", "shoal-models-")
-	if err != nil {
-		return "", err
+// writeModels makes a repository of single models in the new folder dir. Nothing
+// is copied: version folders are links, so that a model finds the files beside
+// it.
+func writeModels(dir string, models []string) error {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
 	}
 	for _, m := range models {
 		if err := writeModel(dir, m); err != nil {
-			_ = os.RemoveAll(dir) // the cause is more important
-			return "", err
+			return err
 		}
 	}
-	return dir, nil
+	return nil
 }
 
 // writeModel adds one model to the repository in dir.

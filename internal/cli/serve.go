@@ -28,6 +28,7 @@ import (
 	"shoal/internal/engine"
 	"shoal/internal/reject"
 	"shoal/internal/shm"
+	"shoal/internal/tempdir"
 )
 
 func newServe(def serveDefaults) *cobra.Command {
@@ -67,21 +68,13 @@ func serve(f *serveFlags, stdout, stderr io.Writer) error {
 	defer out.close()
 	f.dropped = out.dropped
 	log := out.log
-	if f.demo {
-		dir, err := demo.Write()
-		if err != nil {
-			return fmt.Errorf("write the demo repository: %w", err)
-		}
-		defer func() { _ = os.RemoveAll(dir) }()
-		f.repositories = append(f.repositories, dir)
+	if n := tempdir.Sweep(); n > 0 {
+		log.Info("removed the temporary files of servers that were killed", "folders", n)
 	}
-	if len(f.models) > 0 {
-		dir, err := writeModels(f.models)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = os.RemoveAll(dir) }()
-		f.repositories = append(f.repositories, dir)
+	var temp tempdir.Dir
+	defer func() { _ = temp.Close() }() // the next start removes what is left
+	if err := f.writeRepositories(&temp); err != nil {
+		return err
 	}
 	backends, err := f.backends(log)
 	if err != nil {
@@ -115,7 +108,7 @@ func serve(f *serveFlags, stdout, stderr io.Writer) error {
 		Name: f.id, Version: Version, Repositories: f.repositories, Backends: backends,
 		ConfigName: f.configName, NoAutoComplete: f.noAutoComplete || f.strictConfig,
 		AllOrNothing: f.exitOnError, LooseReadiness: !f.strictReady, Limiter: limiter, Batching: f.policy, HoldBatches: hold, LoadThreads: f.loadThreads,
-		LoadRetries: f.loadRetries, Control: f.control.mode == controlExplicit, Startup: f.control.startup(),
+		TempDir: temp.Path, LoadRetries: f.loadRetries, Control: f.control.mode == controlExplicit, Startup: f.control.startup(),
 		ComputeTimes: f.metrics.settings.Summaries, ResponseQueueSize: f.responseQueue, Log: log,
 	})
 	f.rejects = reject.New(e.Lookup, log)
@@ -148,6 +141,32 @@ func serve(f *serveFlags, stdout, stderr io.Writer) error {
 		showDemo(out.stdout, life.addresses["http"])
 	}
 	return life.wait(e)
+}
+
+// writeRepositories writes the repositories of --demo and --model.
+func (f *serveFlags) writeRepositories(temp *tempdir.Dir) error {
+	if !f.demo && len(f.models) == 0 {
+		return nil
+	}
+	dir, err := temp.Path()
+	if err != nil {
+		return fmt.Errorf("make a folder for temporary files: %w", err)
+	}
+	if f.demo {
+		at := filepath.Join(dir, "demo")
+		if err := demo.Write(at); err != nil {
+			return fmt.Errorf("write the demo repository: %w", err)
+		}
+		f.repositories = append(f.repositories, at)
+	}
+	if len(f.models) > 0 {
+		at := filepath.Join(dir, "models")
+		if err := writeModels(at, f.models); err != nil {
+			return err
+		}
+		f.repositories = append(f.repositories, at)
+	}
+	return nil
 }
 
 // holdVariable keeps the first requests of each batching model queued until

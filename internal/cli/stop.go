@@ -36,8 +36,8 @@ func (l *life) beginStop() {
 }
 
 // stop ends the server from the top down: not ready, no more connections,
-// requests in flight finished, models freed. At the deadline it gives up: it
-// kills workers, tells their clients, and logs what was lost.
+// requests that have arrived answered, models freed. At the deadline it gives up:
+// it kills workers, tells their clients, and logs what was lost.
 func (l *life) stop(e *engine.Engine) error {
 	l.beginStop()
 	begin := time.Now()
@@ -45,7 +45,7 @@ func (l *life) stop(e *engine.Engine) error {
 	defer cancel()
 	closing, cancel := context.WithDeadline(context.Background(), l.deadline.Add(answerTime))
 	defer cancel()
-	e.Stop()
+	e.Drain()
 	cut := make(chan []any, 1)
 	inTime := context.AfterFunc(deadline, func() {
 		cut <- l.unfinished(e)

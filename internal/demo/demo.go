@@ -12,22 +12,13 @@ import (
 //go:embed repository
 var files embed.FS
 
-// Write writes the repository to a new temporary folder and returns its path.
-// The caller removes it.
-func Write() (string, error) {
-	dir, err := os.MkdirTemp("", "shoal-demo-")
-	if err != nil {
-		return "", err
-	}
+// Write writes the repository to the folder dir, which must not exist.
+func Write(dir string) error {
 	sub, err := fs.Sub(files, "repository")
 	if err != nil {
-		return "", err
+		return err
 	}
-	if err := os.CopyFS(dir, sub); err != nil {
-		_ = os.RemoveAll(dir) // the error of the copy is more important
-		return "", err
-	}
-	return dir, nil
+	return os.CopyFS(dir, sub)
 }
 
 // Request is the body of an inference request to the digits model: a picture of

@@ -55,9 +55,9 @@ type Options struct {
 	// Startup names the models that LoadAll loads; nil means all of the
 	// repositories.
 	Startup []string
-	// TempDir is the folder for files that clients send with a model; empty
+	// TempDir returns the folder for files that clients send with a model; nil
 	// means the system's temporary folder.
-	TempDir string
+	TempDir func() (string, error)
 	// LoadRetries is how often loading a version is tried again after a
 	// failure.
 	LoadRetries int
@@ -100,7 +100,8 @@ type Engine struct {
 
 	traces traceset.Control
 
-	stopping atomic.Bool
+	stopping atomic.Bool // see Drain
+	stopped  atomic.Bool // see Stop
 	leaving  atomic.Bool // see Leave
 	loaded   atomic.Bool // every model was tried
 	models   atomic.Pointer[map[string]*managed]
@@ -167,8 +168,11 @@ func (e *Engine) Live() bool { return !e.stopping.Load() }
 // sends it requests is to see that it will stop.
 func (e *Engine) Leave() { e.leaving.Store(true) }
 
-// Stopping reports whether Stop was called.
+// Stopping reports whether Drain was called.
 func (e *Engine) Stopping() bool { return e.stopping.Load() }
+
+// Stopped reports whether Stop was called.
+func (e *Engine) Stopped() bool { return e.stopped.Load() }
 
 // Ready reports whether the server accepts requests: all models were tried and,
 // unless readiness is loose, every model is ready.
@@ -201,7 +205,7 @@ func (e *Engine) failures() (errs []error) {
 // ready and able to serve.
 func (e *Engine) ModelReady(name string, version int64) bool {
 	v, err := e.find(name, version)
-	return err == nil && v.trouble() == nil
+	return err == nil && v.trouble() == nil && !e.stopping.Load()
 }
 
 // LogSettings returns the settings of the log that clients may change; nil when they

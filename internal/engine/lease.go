@@ -57,7 +57,7 @@ func (e *Engine) find(name string, version int64) (*Version, error) {
 	if !e.loaded.Load() {
 		return nil, errStarting
 	}
-	if e.stopping.Load() {
+	if e.stopped.Load() {
 		return nil, errExiting
 	}
 	m := (*e.models.Load())[name]

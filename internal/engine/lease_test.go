@@ -84,6 +84,15 @@ func TestARequestWithALeaseIsServedAfterStop(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		e.Drain()
+		if e.Live() || e.Ready() || e.ModelReady("m", 1) {
+			t.Errorf("%s: a draining engine is live, ready or has a ready model", name)
+		}
+		late, err := e.Acquire("m", 1)
+		if err != nil {
+			t.Fatalf("%s: a request that was on the way: %v", name, err)
+		}
+		late.Release()
 		e.Stop()
 		if _, err := e.Acquire("m", 1); !errors.Is(err, errExiting) {
 			t.Errorf("%s: a new lease: got %v, want %v", name, err, errExiting)

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"os"
 
 	"shoal/internal/model"
 	"shoal/internal/model/modelpb"
@@ -67,7 +68,13 @@ func (e *Engine) locateFiles(name string, o Override) (repository.Entry, *overri
 	if err != nil {
 		return src, nil, err
 	}
-	dir, err := repository.WriteFiles(e.opt.TempDir, o.Files)
+	temp := os.TempDir()
+	if e.opt.TempDir != nil {
+		if temp, err = e.opt.TempDir(); err != nil {
+			return src, nil, err
+		}
+	}
+	dir, err := repository.WriteFiles(temp, o.Files)
 	if err != nil {
 		return src, nil, err
 	}

@@ -48,7 +48,7 @@ func TestFilesTakeThePlaceOfTheFolder(t *testing.T) {
 	dir := repo(t, map[string]string{"m/config.pbtxt": oneInput, "m/1/": ""})
 	temp := t.TempDir()
 	e, _ := controlled(t, dir)
-	e.opt.TempDir = temp
+	e.opt.TempDir = func() (string, error) { return temp, nil }
 	folders := func(want int) {
 		t.Helper()
 		e.work.Wait()
@@ -86,7 +86,7 @@ func TestOverridesAreChecked(t *testing.T) {
 	dir := repo(t, map[string]string{"m/config.pbtxt": oneInput, "m/1/": ""})
 	temp := t.TempDir()
 	e, _ := controlled(t, dir)
-	e.opt.TempDir = temp
+	e.opt.TempDir = func() (string, error) { return temp, nil }
 	const poll = "failed to load 'm', failed to poll from model repository: "
 	file := func(path string) Override { return Override{Config: jsonInput, Files: map[string][]byte{path: nil}} }
 	tests := []struct {

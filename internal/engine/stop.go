@@ -12,10 +12,10 @@ import (
 	"shoal/internal/repository"
 )
 
-// Stop makes the server neither live nor ready, gives no more leases to clients
-// and cancels loading. Requests that have a lease go on, and no longer wait for
-// others to join their batch.
-func (e *Engine) Stop() {
+// Drain makes the server neither live nor ready and cancels loading. Clients
+// that are already connected still get leases, since their requests may be on
+// the way; requests no longer wait for others to join their batch.
+func (e *Engine) Drain() {
 	e.mu.Lock()
 	if !e.stopping.Swap(true) {
 		close(e.stop)
@@ -24,6 +24,13 @@ func (e *Engine) Stop() {
 	for _, v := range e.alive() {
 		v.sched.Hurry()
 	}
+}
+
+// Stop drains the engine and gives no more leases to clients. Requests that have
+// a lease go on.
+func (e *Engine) Stop() {
+	e.Drain()
+	e.stopped.Store(true)
 }
 
 // alive returns the versions that are ready or draining.

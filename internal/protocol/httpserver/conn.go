@@ -47,6 +47,10 @@ const (
 	// incomplete request. If it were closed at once, the client would see a
 	// reset instead of the answer.
 	lingerFor = 5 * time.Second
+	// lastRequestTime is how long a connection may still bring a request when the
+	// server closes. Its client may have sent one, or be about to, since it was
+	// told nothing: the answer then tells it.
+	lastRequestTime = 100 * time.Millisecond
 )
 
 // A conn is a client's connection. It limits how long each read and write may
@@ -143,14 +147,14 @@ func (c *conn) readFirst(p []byte) (int, error) {
 	c.claim.Release()
 	c.holds.Store(0)
 	c.state.CompareAndSwap(connBusy, connIdle)
-	if c.server.closing.Load() {
-		return 0, io.EOF
-	}
 	now := time.Now()
 	c.idleSince.Store(now.UnixNano())
 	c.readWithin(now, c.server.opt.IdleTimeout)
+	if c.server.closing.Load() {
+		c.readUntil(now.Add(lastRequestTime))
+	}
 	n, err := c.Conn.Read(p)
-	if isTimeout(err) {
+	if isTimeout(err) && !c.server.closing.Load() {
 		c.closedBy(reject.IdleTimeout)
 	}
 	if n > 0 {

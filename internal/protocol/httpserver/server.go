@@ -7,6 +7,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // A Server answers HTTP requests on its listeners.
@@ -60,8 +61,9 @@ func (s *Server) heard(id uint64, gone bool) {
 	}
 }
 
-// Close takes no more connections, closes those without a request, lets the
-// others finish theirs and returns when all are closed. When ctx ends first,
+// Close takes no more connections and closes those that bring no request within
+// a moment. It lets the others finish theirs, tells their clients that no more
+// are taken and returns when all are closed. When ctx ends first,
 // it cancels what is queued, closes every connection and returns an error at
 // once; an answer that a model is still working on is then lost.
 func (s *Server) Close(ctx context.Context) error {
@@ -73,9 +75,12 @@ func (s *Server) Close(ctx context.Context) error {
 		}
 	}
 	open := s.shut()
-	for _, c := range open {
-		c.kill(true)
-	}
+	last := time.AfterFunc(lastRequestTime, func() {
+		for _, c := range open {
+			c.kill(true)
+		}
+	})
+	defer last.Stop()
 	select {
 	case <-s.drained:
 	case <-ctx.Done():

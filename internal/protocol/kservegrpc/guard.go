@@ -48,20 +48,14 @@ func (s *Server) logFault(method string, err error) {
 	}
 }
 
-// admit lets an inference call in, or says why not.
-func (s *Server) admit(ctx context.Context) (err error) {
-	select {
-	case <-s.closing:
-		err = errClosing
-	default:
+// admit lets an inference call in, or says why not. A call that a client began
+// before it knew that the server closes is answered.
+func (s *Server) admit(ctx context.Context) error {
+	if !s.engine.Stopped() {
+		return nil
 	}
-	if s.engine.Stopping() {
-		err = errClosing
-	}
-	if err != nil {
-		s.rejected(ctx, "", "", err)
-	}
-	return err
+	s.rejected(ctx, "", "", errClosing)
+	return errClosing
 }
 
 var errClosing = status.Rejectf(reject.NotReady, status.Unavailable, "GRPC server is shutting down and has stopped accepting new requests.")
