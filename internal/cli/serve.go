@@ -137,7 +137,7 @@ func serve(f *serveFlags, stdout, stderr io.Writer) error {
 	if f.control.mode == controlPoll {
 		e.StartPolling(seconds(f.control.pollSeconds))
 	}
-	if f.demo {
+	if f.demo && !f.http.secure.on() { // the request would need the certificate
 		showDemo(out.stdout, life.addresses["http"])
 	}
 	return life.wait(e)

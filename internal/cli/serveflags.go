@@ -82,6 +82,7 @@ type httpFlags struct {
 	headerTimeout  int
 	bodyTimeout    int
 	idleTimeout    int
+	secure         secureFlags
 	forward        string
 	restricted     []string
 }
@@ -97,11 +98,7 @@ type grpcFlags struct {
 	headerTimeout  int
 	messageTimeout int
 	compression    string
-	ssl            bool
-	sslMutual      bool
-	cert           string
-	key            string
-	root           string
+	secure         secureFlags
 	keepalive      int
 	keepaliveWait  int
 	permitNoCalls  bool
@@ -121,6 +118,7 @@ type metricsFlags struct {
 	cpu      bool
 	interval float64
 	config   []string
+	secure   secureFlags
 
 	settings metrics.Settings // of config, by check
 }
@@ -181,6 +179,7 @@ func (f *httpFlags) add(g *command.Group) {
 	g.Number(&f.headerTimeout, "http-header-timeout-secs", 10, "how long a client may take to send a request's headers")
 	g.Number(&f.bodyTimeout, "http-body-timeout-secs", 30, "how long a client may pause within a request's body, or not read its answer")
 	g.Number(&f.idleTimeout, "http-idle-timeout-secs", 300, "how long a connection may stay open without a request")
+	f.secure.add(g, "http")
 	g.Text(&f.forward, "http-header-forward-pattern", "", "pass headers whose name matches this regular `expression` to the model as parameters")
 	g.Texts(&f.restricted, "http-restricted-api", "`rule` apis:header=value: these API classes require that header")
 }
@@ -196,11 +195,7 @@ func (f *grpcFlags) add(g *command.Group) {
 	g.Number(&f.headerTimeout, "grpc-header-timeout-secs", 10, "how long a client may take to connect, and to send a call's headers")
 	g.Number(&f.messageTimeout, "grpc-message-timeout-secs", 30, "how long a client may pause within a message, or not read its answer")
 	g.Text(&f.compression, "grpc-infer-response-compression-level", "none", "compress answers: none, low, medium or high")
-	g.Truth(&f.ssl, "grpc-use-ssl", false, "serve over TLS with the certificate below")
-	g.Truth(&f.sslMutual, "grpc-use-ssl-mutual", false, "ask clients for a certificate too; turns TLS on")
-	g.Text(&f.cert, "grpc-server-cert", "", "PEM `file` with the server's certificate")
-	g.Text(&f.key, "grpc-server-key", "", "PEM `file` with the server's key")
-	g.Text(&f.root, "grpc-root-cert", "", "PEM `file` with the authorities that sign clients' certificates")
+	f.secure.add(g, "grpc")
 	g.Number(&f.keepalive, "grpc-keepalive-time", 7200000, "ping a silent client after this many `milliseconds`")
 	g.Number(&f.keepaliveWait, "grpc-keepalive-timeout", 20000, "close the connection if a ping is not answered within this many `milliseconds`")
 	g.Truth(&f.permitNoCalls, "grpc-keepalive-permit-without-calls", false, "allow pings from clients without calls")
@@ -217,6 +212,7 @@ func (f *metricsFlags) add(g *command.Group) {
 	g.Truth(&f.allow, "allow-metrics", true, "serve Prometheus metrics under /metrics")
 	g.Text(&f.address, "metrics-address", "", "`host` to listen on, or unix:///path of a socket; empty means HTTP's host")
 	g.Number(&f.port, "metrics-port", 8002, "0: the system chooses (see the log)")
+	f.secure.add(g, "metrics")
 	g.Truth(&f.cpu, "allow-cpu-metrics", true, "add the machine's CPU and memory use to the metrics")
 	g.Decimal(&f.interval, "metrics-interval-ms", 2000, "how often CPU and memory use are read, in `milliseconds`; the models' metrics are always current")
 	g.Texts(&f.config, "metrics-config", "`setting` of the metrics, name=value: counter_latencies (true), histogram_latencies (false), summary_latencies (false),\nsummary_quantiles (0.5:0.05,0.9:0.01,0.95:0.001,0.99:0.001,0.999:0.001)")
@@ -256,6 +252,8 @@ func (f *serveFlags) check() error {
 	_, badSetting := f.backendSettings()
 	_, badHTTP := f.http.options()
 	_, badGRPC := f.grpc.options()
+	f.metrics.secure.inherit(f.http.secure)
+	errs = append(errs, f.http.secure.check(), f.grpc.secure.check(), f.metrics.secure.check())
 	errs = append(errs, f.control.check(), badCache, f.metrics.check(), f.log.check(), badLimit, badSetting, badHTTP, badGRPC)
 	if !f.http.allow && !f.grpc.allow {
 		errs = append(errs, errors.New("--allow-http and --allow-grpc are both false: clients could not reach this server"))

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -122,6 +123,10 @@ func (f *serveFlags) startHTTP(l *life, e *engine.Engine, ln net.Listener) (serv
 		return service{}, err
 	}
 	o := &opt.Server
+	if o.TLS, err = f.http.secure.config("http/1.1", l.log); err != nil {
+		_ = ln.Close()
+		return service{}, err
+	}
 	o.Rejects, o.Log = f.rejects, l.log
 	o.Memory, o.MaxRatio = l.memory, int64(f.memory.ratio)
 	o.MaxConnections = connections(o.MaxConnections, o.ConnMemory(), l.memory.Budget())
@@ -143,9 +148,6 @@ func (g *grpcFlags) options() (kservegrpc.Options, error) {
 		},
 		Enforcement: keepalive.EnforcementPolicy{MinTime: millis(g.minPing), PermitWithoutStream: g.permitNoCalls},
 	}}
-	if g.ssl || g.sslMutual {
-		opt.TLS = kservegrpc.TLS{Use: true, Mutual: g.sslMutual, Cert: g.cert, Key: g.key, Root: g.root}
-	}
 	var errs []error
 	var err error
 	if opt.Compression, err = kservegrpc.ParseCompression(g.compression); err != nil {
@@ -166,14 +168,15 @@ func (f *serveFlags) startGRPC(l *life, e *engine.Engine, ln net.Listener) (serv
 		_ = ln.Close()
 		return service{}, err
 	}
+	if opt.TLS, err = f.grpc.secure.config("h2", l.log); err != nil {
+		_ = ln.Close()
+		return service{}, err
+	}
 	o := &opt.Server
 	o.Rejects, o.Log, o.Memory = f.rejects, l.log, l.memory
 	o.MaxUnpacked, o.MaxRatio = f.memory.decompressed, int64(f.memory.ratio)
 	o.MaxConnections = connections(o.MaxConnections, grpcserver.ConnMemory, l.memory.Budget())
-	s, err := kservegrpc.Start(opt, e, ln)
-	if err != nil {
-		return service{}, err
-	}
+	s := kservegrpc.Start(opt, e, ln)
 	return service{"grpc", s.Close, s.InFlight}, nil
 }
 
@@ -193,6 +196,11 @@ func millis(n int) time.Duration  { return time.Duration(n) * time.Millisecond }
 func seconds(n int) time.Duration { return time.Duration(n) * time.Second }
 
 func (f *serveFlags) startMetrics(l *life, e *engine.Engine, ln net.Listener) (service, error) {
+	secure, err := f.metrics.secure.config("http/1.1", l.log)
+	if err != nil {
+		_ = ln.Close()
+		return service{}, err
+	}
 	m := metrics.Start(metrics.Options{
 		Settings: f.metrics.settings, CPU: f.metrics.cpu, Log: l.log, User: &f.userMetrics,
 		Rejects: f.rejects, LogDropped: f.dropped, Memory: l.memory.Budget(),
@@ -205,7 +213,13 @@ func (f *serveFlags) startMetrics(l *life, e *engine.Engine, ln net.Listener) (s
 		ConnState: limit.ConnState,
 	}
 	s.RegisterOnShutdown(func() { close(closing) }) // readers of arrivals would keep it open
-	l.serve("metrics", s, limit.Listener(ln))
+	ln = limit.Listener(ln)
+	if secure != nil {
+		ln = tls.NewListener(ln, secure)
+		// Probes of the port are failed handshakes.
+		s.ErrorLog = slog.NewLogLogger(l.log.Handler(), slog.LevelDebug)
+	}
+	l.serve("metrics", s, ln)
 	return service{protocol: "metrics", close: func(ctx context.Context) error {
 		defer m.Close()
 		return s.Shutdown(ctx)
@@ -235,7 +249,9 @@ func (f *serveFlags) startPprof(l *life) error {
 
 // serve runs a net/http server until its service is closed.
 func (l *life) serve(protocol string, s *http.Server, ln net.Listener) {
-	s.ErrorLog = slog.NewLogLogger(l.log.Handler(), slog.LevelWarn)
+	if s.ErrorLog == nil {
+		s.ErrorLog = slog.NewLogLogger(l.log.Handler(), slog.LevelWarn)
+	}
 	go func() {
 		if err := s.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
 			l.broken <- fmt.Errorf("serving %s: %w", protocol, err)

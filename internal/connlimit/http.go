@@ -1,6 +1,7 @@
 package connlimit
 
 import (
+	"crypto/tls"
 	"net"
 	"net/http"
 	"sync/atomic"
@@ -19,6 +20,9 @@ func (h *HTTP) Listener(ln net.Listener) net.Listener { return httpListener{ln, 
 
 // ConnState is for http.Server.ConnState.
 func (h *HTTP) ConnState(nc net.Conn, state http.ConnState) {
+	if t, ok := nc.(*tls.Conn); ok {
+		nc = t.NetConn()
+	}
 	c, ok := nc.(*httpConn)
 	if !ok {
 		return

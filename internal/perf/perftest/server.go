@@ -128,10 +128,7 @@ func (s *Server) listen(e *engine.Engine) error {
 	if ln, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		return err
 	}
-	g, err := kservegrpc.Start(kservegrpc.Options{}, e, ln)
-	if err != nil {
-		return err
-	}
+	g := kservegrpc.Start(kservegrpc.Options{}, e, ln)
 	s.GRPC, s.close = ln.Addr().String(), append(s.close, g.Close)
 	return nil
 }

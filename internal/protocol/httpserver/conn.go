@@ -1,6 +1,7 @@
 package httpserver
 
 import (
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -60,6 +61,7 @@ const (
 // Except for kill, only the goroutine that serves the connection uses it.
 type conn struct {
 	net.Conn
+	socket net.Conn // the same without TLS
 	server *Server
 	x      *Exchange // set while it is served
 	id     uint64
@@ -232,7 +234,7 @@ func isTimeout(err error) bool {
 // first to make room for another.
 func (c *conn) end() {
 	half, ok := c.Conn.(interface{ CloseWrite() error })
-	if c.unread && ok && half.CloseWrite() == nil {
+	if _, secure := c.Conn.(*tls.Conn); ok && (c.unread || secure) && half.CloseWrite() == nil && c.unread {
 		c.used.Store(false)
 		c.reading.Store(true)
 		c.readUntil(time.Now().Add(lingerFor))
@@ -267,5 +269,5 @@ func (c *conn) kill(onlyIdle bool) {
 	}
 	c.state.Store(connClosed)
 	c.ctx.Leave()
-	c.Conn.Close()
+	c.socket.Close() // TLS would wait for a client that does not read
 }

@@ -1,6 +1,7 @@
 package httpserver
 
 import (
+	"crypto/tls"
 	"errors"
 	"net"
 	"strconv"
@@ -60,6 +61,10 @@ func (s *Server) serve(c *conn) {
 	defer budget.Unregister(c)
 	c.claim = budget.Claim()
 	defer c.claim.Release()
+	if !c.secure() {
+		c.kill(false)
+		return
+	}
 	c.x = s.exchanges.Get().(*Exchange)
 	c.x.bind(c)
 	for c.x.next() {
@@ -73,7 +78,10 @@ func (s *Server) serve(c *conn) {
 
 // admit adds a connection to the server, or turns it away.
 func (s *Server) admit(nc net.Conn) *conn {
-	c := &conn{Conn: nc, server: s}
+	c := &conn{Conn: nc, socket: nc, server: s}
+	if s.opt.TLS != nil {
+		c.Conn = tls.Server(nc, s.opt.TLS)
+	}
 	c.half.conn = c
 	c.ctx = infer.NewCaller(s.base)
 	c.idleSince.Store(time.Now().UnixNano())
@@ -103,6 +111,9 @@ func (s *Server) turnAway(nc net.Conn) {
 	full := &Error{Status: 503, Text: "the server has " + strconv.Itoa(s.opt.Limit.max) +
 		" connections, as many as it may; try again later, or raise --http-max-connections and the limit of open files"}
 	s.opt.Rejects.Closed(reject.HTTP, reject.MaxConnections, nc.RemoteAddr(), full.Text)
+	if s.opt.TLS != nil {
+		return // a handshake costs more than the client may have
+	}
 	x := Exchange{}
 	x.answer.fail(s.dialect, full)
 	nc.SetWriteDeadline(time.Now().Add(time.Second))

@@ -2,6 +2,7 @@ package httpserver
 
 import (
 	"cmp"
+	"crypto/tls"
 	"log/slog"
 	"math"
 	"time"
@@ -39,6 +40,9 @@ type Options struct {
 	// progress; 30 s.
 	StallTimeout time.Duration
 
+	// TLS, when it is not nil, secures the connections.
+	TLS *tls.Config
+
 	// Rejects counts what the server turns away; nil counts nothing.
 	Rejects *reject.Counter
 	Log     *slog.Logger
@@ -52,7 +56,13 @@ type Options struct {
 // ConnMemory returns what a connection takes besides its requests. It counts
 // against the budget and is never refused: whoever serves bounds the connections
 // by it.
-func (o *Options) ConnMemory() int64 { return int64(cmp.Or(o.MaxHeaderSize, 16<<10)) + 16<<10 }
+func (o *Options) ConnMemory() int64 {
+	n := int64(cmp.Or(o.MaxHeaderSize, 16<<10)) + 16<<10
+	if o.TLS != nil {
+		n += 32 << 10 // a record in each direction
+	}
+	return n
+}
 
 // WithDefaults fills in what is zero.
 func (o Options) WithDefaults() Options {

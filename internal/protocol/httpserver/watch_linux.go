@@ -47,7 +47,7 @@ func (w *watcher) add(c *conn) {
 	if w == nil {
 		return
 	}
-	sc, ok := c.Conn.(syscall.Conn)
+	sc, ok := c.socket.(syscall.Conn)
 	if !ok {
 		return // a connection of a test, without a socket
 	}

@@ -2,6 +2,7 @@ package kservegrpc
 
 import (
 	"cmp"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"math"
@@ -24,7 +25,7 @@ type Options struct {
 	// call; the next is not read before one is answered. The default is 1024: a
 	// single stream should fill a model's batch.
 	StreamInFlight int
-	TLS            TLS
+	TLS            *tls.Config // nil for connections without TLS
 	// Compression is the compression level of inference responses, for clients
 	// that accept compression. It applies to all servers of the process.
 	Compression Compression

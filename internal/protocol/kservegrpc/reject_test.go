@@ -244,7 +244,7 @@ func TestBrokenMessagesAreCounted(t *testing.T) {
 func TestHandshakesThatFailAreCounted(t *testing.T) {
 	cert, key := makeCertificate(t)
 	t.Run("no certificate of the client's", func(t *testing.T) {
-		s, rejects := startCounted(t, Options{TLS: TLS{Use: true, Mutual: true, Cert: cert, Key: key, Root: cert}})
+		s, rejects := startCounted(t, Options{TLS: secure(t, cert, key, cert)})
 		c, err := tls.Dial("tcp", s.Addr().String(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 		if err == nil {
 			_, _ = io.Copy(io.Discard, c)
@@ -253,7 +253,7 @@ func TestHandshakesThatFailAreCounted(t *testing.T) {
 		waitRejected(t, rejects, "/-1 unauthenticated")
 	})
 	t.Run("silence", func(t *testing.T) {
-		s, rejects := startCounted(t, Options{Server: grpcserver.Options{ConnectionTimeout: 50 * time.Millisecond}, TLS: TLS{Use: true, Cert: cert, Key: key}})
+		s, rejects := startCounted(t, Options{Server: grpcserver.Options{ConnectionTimeout: 50 * time.Millisecond}, TLS: secure(t, cert, key, "")})
 		c, err := net.Dial("tcp", s.Addr().String())
 		if err != nil {
 			t.Fatal(err)

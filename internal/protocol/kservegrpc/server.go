@@ -14,6 +14,7 @@ import (
 	"net"
 	"sync"
 
+	"google.golang.org/grpc/credentials"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/reflection"
 
@@ -35,29 +36,24 @@ type Server struct {
 	wg      sync.WaitGroup // the goroutines of the listener and of streams
 }
 
-// Start serves e on l, which it owns from now on, even when it fails.
-func Start(opt Options, e *engine.Engine, l net.Listener) (*Server, error) {
-	s, err := newServer(opt, e)
-	if err != nil {
-		_ = l.Close()
-		return nil, err
-	}
+// Start serves e on l, which it owns from now on.
+func Start(opt Options, e *engine.Engine, l net.Listener) *Server {
+	s := newServer(opt, e)
 	s.addr = l.Addr()
 	s.wg.Go(func() {
 		if err := s.grpc.Serve(l); err != nil {
 			s.log.Error("gRPC listener ended", "address", s.addr.String(), "err", err)
 		}
 	})
-	return s, nil
+	return s
 }
 
-func newServer(opt Options, e *engine.Engine) (*Server, error) {
+func newServer(opt Options, e *engine.Engine) *Server {
 	opt = opt.withDefaults()
 	t := opt.Server
 	s := &Server{opt: opt, engine: e, encoder: encoder{t.MaxSend, t.Memory}, log: t.Log, closing: make(chan struct{})}
-	var err error
-	if t.Credentials, err = opt.TLS.credentials(); err != nil {
-		return nil, err
+	if opt.TLS != nil {
+		t.Credentials = credentials.NewTLS(opt.TLS)
 	}
 	t.Codec, t.Permit, t.Interceptor = newCodec(t.Memory.Budget()), s.permit, s.intercept
 	level.Store(levels[opt.Compression])
@@ -65,7 +61,7 @@ func newServer(opt Options, e *engine.Engine) (*Server, error) {
 	s.grpc.RegisterService(s.serviceDesc(), &service{server: s})
 	healthpb.RegisterHealthServer(s.grpc, &health{server: s})
 	reflection.Register(s.grpc)
-	return s, nil
+	return s
 }
 
 // Addr returns the address that the server listens on.

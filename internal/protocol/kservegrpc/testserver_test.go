@@ -100,10 +100,7 @@ func startServer(tb testing.TB, opt Options) *testServer {
 	if opt.Server.Memory == nil {
 		opt.Server.Memory = inflight.NewPool(inflight.New(1<<40, 0))
 	}
-	s, err := Start(opt, e, l)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	s := Start(opt, e, l)
 	ts := &testServer{Server: s, gate: g, order: o, engine: e}
 	ts.conn = dial(tb, s.Addr())
 	ts.client = pb.NewGRPCInferenceServiceClient(ts.conn)

@@ -21,6 +21,7 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 
 	pb "shoal/internal/protocol/kservegrpc/inferencepb"
+	"shoal/internal/protocol/tlsfiles"
 )
 
 // makeCertificate writes a certificate that vouches for itself, and its key.
@@ -54,6 +55,16 @@ func makeCertificate(t *testing.T) (cert, key string) {
 	return write("cert.pem", "CERTIFICATE", der), write("key.pem", "PRIVATE KEY", keyDER)
 }
 
+// secure returns the settings of a server with these files.
+func secure(t *testing.T, cert, key, root string) *tls.Config {
+	t.Helper()
+	cfg, err := tlsfiles.Files{Protocol: "grpc", Cert: cert, Key: key, Root: root}.Config("h2", testLog(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
 func TestServerSpeaksTLS(t *testing.T) {
 	cert, key := makeCertificate(t)
 	pair, err := tls.LoadX509KeyPair(cert, key)
@@ -73,37 +84,16 @@ func TestServerSpeaksTLS(t *testing.T) {
 		{"mutual, client shows nothing", true, nil, codes.Unavailable},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := startServer(t, Options{TLS: TLS{Use: true, Mutual: c.mutual, Cert: cert, Key: key, Root: cert}})
+			root := ""
+			if c.mutual {
+				root = cert
+			}
+			s := startServer(t, Options{TLS: secure(t, cert, key, root)})
 			creds := credentials.NewTLS(&tls.Config{RootCAs: roots, Certificates: c.shows})
 			client := pb.NewGRPCInferenceServiceClient(dial(t, s.Addr(), grpc.WithTransportCredentials(creds)))
 			if _, err := client.ModelInfer(t.Context(), floatsRequest(1)); grpcstatus.Code(err) != c.code {
 				t.Errorf("got %v, want %v", err, c.code)
 			}
 		})
-	}
-}
-
-func TestServerNeedsItsTLSFiles(t *testing.T) {
-	cert, key := makeCertificate(t)
-	empty := filepath.Join(t.TempDir(), "empty.pem")
-	if err := os.WriteFile(empty, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for name, files := range map[string]TLS{
-		"no certificate":       {Use: true, Cert: "nosuch", Key: key},
-		"no key":               {Use: true, Cert: cert, Key: empty},
-		"no root":              {Use: true, Mutual: true, Cert: cert, Key: key, Root: "nosuch"},
-		"root without content": {Use: true, Mutual: true, Cert: cert, Key: key, Root: empty},
-	} {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := Start(Options{TLS: files}, nil, l); err == nil {
-			t.Errorf("%s: got a server, want an error", name)
-		}
-		if _, err := l.Accept(); err == nil {
-			t.Errorf("%s: the listener is still open, want it closed", name)
-		}
 	}
 }
