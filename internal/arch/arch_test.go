@@ -27,7 +27,7 @@ var floors = [][]string{
 	{"internal/backend/onnx/ort"},
 	{"internal/backend/onnx/library"},
 	{"internal/backend/onnx/onnxtest"},
-	{"internal/backend/example/identity", "internal/backend/example/repeat", "internal/backend/example/square", "internal/backend/onnx", "internal/backend/python", "internal/repository"},
+	{"internal/backend/example/identity", "internal/backend/example/repeat", "internal/backend/example/square", "internal/backend/onnx", "internal/backend/python", "internal/ensemble", "internal/repository"},
 	{"internal/engine"},
 	{"internal/protocol/kservegrpc/inferencepb", "internal/protocol/grpcserver", "internal/protocol/httpserver", "internal/protocol/kserve"},
 	{"internal/protocol/kservehttp", "internal/protocol/kservegrpc", "internal/metrics", "internal/demo", "internal/client", "internal/perf/chart"},

@@ -63,6 +63,13 @@ type Host interface {
 	// caller must Release r, and must have done so before its own instance is
 	// closed.
 	Infer(ctx context.Context, r *infer.Request) error
+
+	// InferStream is Infer for any model: it calls each with every response in
+	// turn, and with final for the last, which may be nil. A response with Err
+	// set is an error that the model sent. each may block, and must Take a
+	// response to keep it; r must not be released before that response is. An
+	// error from each ends the request.
+	InferStream(ctx context.Context, r *infer.Request, each func(resp *infer.Response, final bool) error) error
 }
 
 // A Source is the location of a version of a model.

@@ -41,6 +41,8 @@ func (e *Engine) bring(ctx context.Context, a repository.Action, w *wanted) erro
 			got.err = errCalledOff
 		}
 		switch {
+		case got.bad() && w.ensemble(): // its models have changed, so that what was served no longer fits
+			next, replaced = &entry{name: old.name, err: got.err}, old.ready()
 		case old.latest != nil && got.bad():
 			next = old.keeping(a.Versions, got)
 		case got.err != nil:

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 
@@ -74,13 +75,39 @@ func (e *Engine) actual(names ...string) []repository.Model {
 	return list
 }
 
+// plan returns the actions that lead to the wanted states, and to the end of the
+// models in gone. It also adds those of the models in waiting, when the models
+// that they call change, to wants. The caller has the models' turns.
+func (e *Engine) plan(wants, waiting map[string]*wanted, gone []string) []repository.Action {
+	for {
+		var desired []repository.Model
+		for _, w := range wants {
+			desired = append(desired, w.model)
+		}
+		plan := repository.Plan(desired, e.actual(append(slices.Collect(maps.Keys(wants)), gone...)...))
+		grew := false
+		for name, w := range waiting {
+			if slices.ContainsFunc(plan, func(a repository.Action) bool {
+				return a.Kind != repository.Resize && slices.Contains(w.model.Calls, a.Model)
+			}) {
+				wants[name] = w
+				delete(waiting, name)
+				grew = true
+			}
+		}
+		if !grew {
+			return plan
+		}
+	}
+}
+
 // carryOut carries out a plan: the actions of one model in turn, up to the
 // first that fails, and different models concurrently. The caller has the
-// models' turns. It returns the first error.
-func (e *Engine) carryOut(ctx context.Context, plan []repository.Action, wants map[string]*wanted) error {
+// models' turns. It returns the errors by model.
+func (e *Engine) carryOut(ctx context.Context, plan []repository.Action, wants map[string]*wanted) map[string]error {
 	var wg sync.WaitGroup
-	var mu sync.Mutex // protects first
-	var first error
+	var mu sync.Mutex // protects errs
+	errs := make(map[string]error)
 	ended := make(map[string]chan struct{}) // by model
 	for len(plan) > 0 {
 		name := plan[0].Model
@@ -106,14 +133,12 @@ func (e *Engine) carryOut(ctx context.Context, plan []repository.Action, wants m
 			if err := e.apply(ctx, actions, wants[name]); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
-				if first == nil {
-					first = err
-				}
+				errs[name] = err
 			}
 		})
 	}
 	wg.Wait()
-	return first
+	return errs
 }
 
 // apply carries out the actions of one model. w is the desired state, nil when
@@ -123,6 +148,9 @@ func (e *Engine) apply(ctx context.Context, actions []repository.Action, w *want
 	switch {
 	case err == nil && w != nil:
 		e.settle(w)
+		if actions[len(actions)-1].Kind == repository.Unload { // until a model that it calls is there again
+			(*e.models.Load())[w.src.Name].refused = &w.model
+		}
 	case err != nil && ctx.Err() == nil:
 		(*e.models.Load())[w.src.Name].refused = &w.model
 	}

@@ -224,7 +224,7 @@ func TestRequestsGoOnWhileVersionsAreSwapped(t *testing.T) {
 				} else {
 					w.model.Files = repository.Stamp(i)
 					plan := repository.Plan([]repository.Model{w.model}, e.actual("m"))
-					err = e.carryOut(t.Context(), plan, map[string]*wanted{"m": w})
+					err = e.carryOut(t.Context(), plan, map[string]*wanted{"m": w})["m"]
 				}
 				if err != nil {
 					t.Fatalf("swap %d: %v", i, err)
@@ -574,7 +574,7 @@ func TestDrainingFollowsCalls(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := &counted{order: make(chan string, 8)}
-				e := New(Options{Repositories: []string{dir}, LoadThreads: 2, Control: true, Backends: []backend.Backend{c}, Log: slog.New(slog.DiscardHandler)})
+				e := New(Options{Repositories: []string{dir}, LoadThreads: 2, Control: true, Startup: []string{"outer", "other"}, Backends: []backend.Backend{c}, Log: slog.New(slog.DiscardHandler)})
 				e.calls = func(cfg *modelpb.ModelConfig) []string { return calls[cfg.GetName()] }
 				if err := e.LoadAll(t.Context()); err != nil {
 					t.Fatal(err)

@@ -18,6 +18,7 @@ type managed struct {
 	name  string
 	turn  chan struct{} // buffered 1: full while a change is in progress
 	entry atomic.Pointer[entry]
+	wish  atomic.Pointer[wish] // nil when nobody wants the model; changed by whoever has the turn
 
 	// Protected by turn.
 	override *override         // what a client has put in place of the repository's; nil when nothing

@@ -52,6 +52,11 @@ func (e *Engine) read(src repository.Entry, cfg *modelpb.ModelConfig) (*wanted, 
 	if err := model.Refuse(cfg); err != nil {
 		return nil, err
 	}
+	if model.IsEnsemble(cfg) {
+		if _, err := checkEnsemble(cfg); err != nil {
+			return nil, unreadable{err} // as in Triton, which checks it when it reads the file
+		}
+	}
 	w := &wanted{src: src, cfg: cfg}
 	warn := func(msg string) { w.warnings = append(w.warnings, msg) }
 	if fields := model.Ignored(cfg); len(fields) > 0 {
@@ -82,6 +87,9 @@ func (e *Engine) openAll(ctx context.Context, w *wanted, versions []int64) outco
 	log := e.log.With("model", w.src.Name)
 	for _, msg := range w.warnings {
 		log.Warn(msg)
+	}
+	if w.ensemble() {
+		return e.openEnsemble(w, versions)
 	}
 	got := outcome{opened: make(map[int64]*Version), failed: make(map[int64]error)}
 	cfg, first, content, err := e.prepare(ctx, w)
@@ -209,11 +217,7 @@ func (e *Engine) open(ctx context.Context, w *wanted, probed backend.Probed, n i
 	v.leases.init()
 	v.decoupled, v.queueSize = cfg.GetModelTransactionPolicy().GetDecoupled(), cmp.Or(e.opt.ResponseQueueSize, DefaultResponseQueueSize)
 	v.stats.init(counted, e.opt.ComputeTimes, v.decoupled)
-	if cfg.GetResponseCache().GetEnable() {
-		if v.cached = newCached(e.opt.Cache); v.cached == nil {
-			e.log.Warn("response_cache is enabled, but the server has no cache; add --cache-config=local,size=BYTES", "model", w.src.Name, "version", n)
-		}
-	}
+	e.useCache(v)
 	defer func() {
 		if err == nil {
 			return
@@ -239,6 +243,16 @@ func (e *Engine) open(ctx context.Context, w *wanted, probed backend.Probed, n i
 	v.loaded = time.Now()
 	v.loadDuration = v.loaded.Sub(begin)
 	return v, nil
+}
+
+// useCache makes a new version use the cache if its configuration asks for it.
+func (e *Engine) useCache(v *Version) {
+	if !v.config.GetResponseCache().GetEnable() {
+		return
+	}
+	if v.cached = newCached(e.opt.Cache); v.cached == nil {
+		e.log.Warn("response_cache is enabled, but the server has no cache; add --cache-config=local,size=BYTES", "model", v.sig.Name, "version", v.number)
+	}
 }
 
 // startScheduler returns the scheduler for a configuration.

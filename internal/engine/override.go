@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 
 	"shoal/internal/model"
 	"shoal/internal/model/modelpb"
@@ -121,13 +122,69 @@ func (e *Engine) loadWith(ctx context.Context, m *managed, o Override) error {
 	if over != nil {
 		w.store = over.store
 	}
-	plan := repository.Plan([]repository.Model{w.model}, e.actual(m.name))
-	if len(plan) == 0 {
+	m.wish.Store(&wish{explicit: true, want: w})
+	wants := map[string]*wanted{m.name: w}
+	e.wantCallees(w, wants)
+	plan := e.plan(wants, e.callers(wants), nil)
+	if !slices.ContainsFunc(plan, func(a repository.Action) bool { return a.Model == m.name }) {
 		e.settle(w)
 	}
-	err = e.carryOut(ctx, plan, map[string]*wanted{m.name: w})
+	err = e.carryOut(ctx, plan, wants)[m.name]
 	keep = err == nil
 	return err
+}
+
+// wantCallees adds the models that w calls to wants, as they are on the disk
+// now. Those that cannot be read fail.
+func (e *Engine) wantCallees(w *wanted, wants map[string]*wanted) {
+	for _, name := range w.model.Calls {
+		m := (*e.models.Load())[name]
+		if wants[name] != nil || m == nil {
+			continue
+		}
+		if m.override != nil && m.override.store != nil && m.entry.Load().latest != nil {
+			continue // a client has sent it; the disk has another, or none
+		}
+		callee, err := e.readAgain(m)
+		if err != nil {
+			e.fail(name, err)
+			continue
+		}
+		old := m.wish.Load()
+		m.wish.Store(&wish{explicit: old != nil && old.explicit, want: callee})
+		wants[name] = callee
+		e.wantCallees(callee, wants)
+	}
+}
+
+// readAgain reads a model as a client would load it without overriding anything.
+func (e *Engine) readAgain(m *managed) (*wanted, error) {
+	src, over, err := e.locate(m, Override{})
+	if err != nil {
+		return nil, unreadable{err}
+	}
+	var cfg *modelpb.ModelConfig
+	if over != nil {
+		cfg = over.cfg
+	}
+	return e.read(src, cfg)
+}
+
+// callers returns the other models that call these, directly or not, as they
+// were wanted last.
+func (e *Engine) callers(wants map[string]*wanted) map[string]*wanted {
+	found := make(map[string]*wanted)
+	for grew := true; grew; {
+		n := len(found)
+		for name, m := range *e.models.Load() {
+			w := m.wish.Load()
+			if wants[name] == nil && slices.ContainsFunc(w.calls(), func(callee string) bool { return wants[callee] != nil || found[callee] != nil }) {
+				found[name] = w.want
+			}
+		}
+		grew = len(found) > n
+	}
+	return found
 }
 
 // exists returns an error if there is nothing to load by that name, so that

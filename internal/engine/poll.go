@@ -54,15 +54,16 @@ func (e *Engine) Poll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := e.follow(ctx, found, ambiguous); err != nil {
+	if err := e.follow(ctx, found, ambiguous, nil); err != nil {
 		return err
 	}
 	e.forget(found, ambiguous)
 	return nil
 }
 
-// follow makes the engine serve the models that were found, and no others.
-func (e *Engine) follow(ctx context.Context, found []repository.Entry, ambiguous []string) error {
+// follow makes the engine serve the models that were found, and no others. The
+// ones in implied are there for others that call them.
+func (e *Engine) follow(ctx context.Context, found []repository.Entry, ambiguous []string, implied map[string]bool) error {
 	names := slices.Clone(ambiguous)
 	for _, src := range found {
 		names = append(names, src.Name)
@@ -78,39 +79,42 @@ func (e *Engine) follow(ctx context.Context, found []repository.Entry, ambiguous
 	}
 	wants := e.readAll(found)
 	models := *e.models.Load()
-	// Models that cannot be read, and unchanged models that failed, stay as
-	// they are: they are in neither of the compared lists.
-	var desired, actual []repository.Model
+	// Models that cannot be read stay as they are, and so do unchanged models
+	// that failed, unless one that they call changes.
+	waiting := make(map[string]*wanted)
 	gone := maps.Clone(models)
 	for _, name := range names {
 		delete(gone, name)
 		m, w := models[name], wants[name]
-		if w == nil || m.refused != nil && len(repository.Plan([]repository.Model{w.model}, []repository.Model{*m.refused})) == 0 {
+		if w == nil {
 			continue
 		}
-		desired = append(desired, w.model)
-		actual = append(actual, m.entry.Load().actual())
+		m.wish.Store(&wish{explicit: !implied[name], want: w})
+		if m.refused != nil && len(repository.Plan([]repository.Model{w.model}, []repository.Model{*m.refused})) == 0 {
+			waiting[name] = w
+			delete(wants, name)
+		}
 	}
 	for _, m := range gone {
-		actual = append(actual, m.entry.Load().actual())
+		m.wish.Store(nil)
 	}
-	plan := repository.Plan(desired, actual)
-	e.settleRest(plan, desired, wants)
+	plan := e.plan(wants, waiting, slices.Collect(maps.Keys(gone)))
+	e.settleRest(plan, wants)
 	_ = e.carryOut(ctx, plan, wants) // Failed and the log have all of it
 	return ctx.Err()
 }
 
 // settleRest records that models without an action are as desired: they may
 // have been broken and repaired since.
-func (e *Engine) settleRest(plan []repository.Action, desired []repository.Model, wants map[string]*wanted) {
+func (e *Engine) settleRest(plan []repository.Action, wants map[string]*wanted) {
 	acted := make(map[string]bool, len(plan))
 	for _, a := range plan {
 		acted[a.Model] = true
 	}
 	models := *e.models.Load()
-	for _, m := range desired {
-		if !acted[m.Name] && models[m.Name].entry.Load().faulty() {
-			e.settle(wants[m.Name])
+	for name, w := range wants {
+		if !acted[name] && models[name].entry.Load().faulty() {
+			e.settle(w)
 		}
 	}
 }

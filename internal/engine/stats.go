@@ -27,7 +27,8 @@ var failNames = [failCount]string{"REJECTED", "CANCELED", "BACKEND", "OTHER"}
 // atomics. The numbers of successful requests and of executions are not counted
 // separately: the histograms and the table of sizes have them.
 type stats struct {
-	layouts *layouts
+	layouts  *layouts
+	ensemble bool // each step counts for itself
 
 	pending  atomic.Int64
 	refused  atomic.Uint64 // by the scheduler, at once
@@ -115,6 +116,9 @@ func (s *stats) Executed(b *infer.Batch, err error) {
 		rows += uint64(r.Rows)
 		waited += nanos(wait)
 		s.queue.dist.Add(seconds(wait), 1)
+		if r.Spent != nil {
+			r.Spent.Add(t)
+		}
 	}
 	if good == 0 && t.OutputsOut.IsZero() { // no request could run
 		return
@@ -144,12 +148,22 @@ func (s *stats) concluded(r *infer.Request, begin time.Time, err error) {
 	case infer.Refused: // as in Triton, not a failure
 		s.refused.Add(1)
 	case infer.Failed:
-		s.fail.Add(1)
-		s.failNs.Add(nanos(time.Since(begin)))
-		s.failures[failReason(r, err)].Add(1)
+		s.failed(failReason(r, err), time.Since(begin))
 	default:
 		s.succeeded(time.Since(begin))
 	}
+}
+
+// failed counts a failed request. As in Triton, that of an ensemble counts
+// twice, for no reason of its own: the failed step has the reason.
+func (s *stats) failed(reason int, took time.Duration) {
+	n := uint64(1)
+	if s.ensemble {
+		n, reason = 2, failOther
+	}
+	s.fail.Add(n)
+	s.failNs.Add(n * nanos(took))
+	s.failures[reason].Add(n)
 }
 
 // malformed counts a request with an error that Triton leaves to its backends.

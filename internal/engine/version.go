@@ -23,7 +23,8 @@ type Version struct {
 	config    *modelpb.ModelConfig
 	sig       *model.Signature
 	model     backend.Model
-	members   []member // its instances
+	ensemble  *model.Ensemble // the steps of a model that is made of others; nil for any other
+	members   []member        // its instances
 	sched     sched.Scheduler
 	decoupled bool
 	queueSize int64 // how many bytes of responses may wait for a slow client

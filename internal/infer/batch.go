@@ -1,6 +1,9 @@
 package infer
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // A Batch is the requests that an instance runs together. It belongs to the
 // scheduler; an instance may use it only during Run.
@@ -46,4 +49,31 @@ type Times struct {
 	InputsReady time.Time // the inputs are gathered
 	OutputsOut  time.Time // the model has run; outputs are being distributed
 	End         time.Time
+}
+
+// Spent adds up the times of executions, such as those of an ensemble's steps.
+// It may be used from many goroutines.
+type Spent struct{ input, infer, output atomic.Int64 }
+
+// Add adds the times of one execution.
+func (s *Spent) Add(t *Times) {
+	s.input.Add(int64(t.InputsReady.Sub(t.Start)))
+	s.infer.Add(int64(t.OutputsOut.Sub(t.InputsReady)))
+	s.output.Add(int64(t.End.Sub(t.OutputsOut)))
+}
+
+// Times returns the sums as the times of one execution that began at start.
+func (s *Spent) Times(start time.Time) Times {
+	t := Times{Start: start}
+	t.InputsReady = t.Start.Add(time.Duration(s.input.Load()))
+	t.OutputsOut = t.InputsReady.Add(time.Duration(s.infer.Load()))
+	t.End = t.OutputsOut.Add(time.Duration(s.output.Load()))
+	return t
+}
+
+// Reset sets the sums to zero.
+func (s *Spent) Reset() {
+	s.input.Store(0)
+	s.infer.Store(0)
+	s.output.Store(0)
 }

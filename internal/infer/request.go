@@ -36,6 +36,9 @@ type Request struct {
 	// Outcome is the request's outcome.
 	Outcome Outcome
 
+	// Spent, when set, gets the times of the request's execution.
+	Spent *Spent
+
 	// Entered, when set, is called once the scheduler has queued the request,
 	// so that another can be sent after it. A refused request may never enter.
 	Entered func()
@@ -71,7 +74,7 @@ type Request struct {
 	dims  []int64 // the memory behind shapes made by Dims
 	bytes []byte  // the memory behind data made by Grow
 
-	_ [24]byte // pad to a size whose allocations begin at a cache line
+	_ [16]byte // pad to a size whose allocations begin at a cache line
 }
 
 // Sequence is the request's position in a sequence of related requests.

@@ -16,6 +16,9 @@ type Response struct {
 	// Ordered means that the model chose the order of its outputs, and clients
 	// get them in it. Otherwise outputs are sorted by name.
 	Ordered bool
+	// Borrowed means that outputs may be in the memory of the request's inputs,
+	// which must then stay as long as the response.
+	Borrowed bool
 
 	// Err is set in a response of a Stream that is an error; it then has no
 	// outputs.
@@ -76,6 +79,14 @@ func (r *Response) Release() {
 		r.Outputs[i].Data = nil
 	}
 	r.Outputs = r.Outputs[:0]
+}
+
+// Take returns the response, with the outputs' memory, as one of the caller's,
+// and leaves r empty: for a response that is lent only for a call.
+func (r *Response) Take() *Response {
+	taken := *r
+	*r = Response{Model: r.Model, Version: r.Version}
+	return &taken
 }
 
 // size returns roughly how much memory the response uses.

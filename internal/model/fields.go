@@ -99,10 +99,12 @@ var fields = []field{
 		text: "Shoal keeps no state between the requests of a sequence yet, so that every request would be answered as if it were the first; " +
 			"remove it if the model needs no state",
 	},
-	{
-		path: "ensemble_scheduling", fate: refused,
-		text: "Shoal does not run ensembles yet; serve the models of the steps and call them one after the other, or join them in one Python model",
-	},
+	{path: "ensemble_scheduling.step.model_name"},
+	{path: "ensemble_scheduling.step.model_version"},
+	{path: "ensemble_scheduling.step.input_map"},
+	{path: "ensemble_scheduling.step.output_map"},
+	{path: "ensemble_scheduling.step.model_namespace"}, // an answer of Triton's has it; a name is enough here
+	{path: "ensemble_scheduling.max_inflight_requests"},
 
 	{path: "instance_group.name"},
 	{path: "instance_group.kind"},
@@ -151,9 +153,6 @@ func Ignored(cfg *modelpb.ModelConfig) []string { return withFate(cfg, ignored) 
 // does not support and without which answers would be wrong.
 func Refuse(cfg *modelpb.ModelConfig) error {
 	list := withFate(cfg, refused)
-	if len(list) == 0 && cfg.GetPlatform() == ensemblePlatform {
-		list = []string{"platform: Shoal does not run ensembles yet"}
-	}
 	if len(list) == 0 {
 		return nil
 	}

@@ -49,8 +49,6 @@ func TestRefuseWhatWouldBeServedWrongly(t *testing.T) {
 	}{
 		{"nothing", `name: "m" dynamic_batching { } response_cache { enable: true } model_warmup { name: "w" } optimization { cuda { graphs: true } }`, nil},
 		{"sequences", `name: "m" sequence_batching { }`, []string{"model 'm'", "sequence_batching: ", "no state", "remove it"}},
-		{"an ensemble", `name: "m" platform: "ensemble" ensemble_scheduling { step { model_name: "a" } }`, []string{"ensemble_scheduling: ", "does not run ensembles yet"}},
-		{"an ensemble without steps", `name: "m" platform: "ensemble"`, []string{"platform: ", "does not run ensembles yet"}},
 		{"agents", `name: "m" model_repository_agents { agents { name: "checksum" } }`, []string{"model_repository_agents: ", "do their work beforehand"}},
 		{"other code", `name: "m" backend: "onnxruntime" runtime: "libmine.so"`, []string{"runtime: "}},
 		{"the code that Shoal's own stands for", `name: "m" backend: "onnxruntime" runtime: "libtriton_onnxruntime.so"`, nil},

@@ -123,41 +123,6 @@ func validateMetrics(p *problems, cfg *modelpb.ModelConfig) {
 	}
 }
 
-// validateEnsemble checks the fields of an ensemble. Whether its tensors
-// connect can be checked only with its models.
-func validateEnsemble(p *problems, cfg *modelpb.ModelConfig) {
-	if cfg.Platform != ensemblePlatform {
-		p.add("ensemble scheduling cannot be set for model '%s' whose platform is not %s", cfg.Name, ensemblePlatform)
-	}
-	if len(cfg.InstanceGroup) > 0 {
-		p.add("instance group should not be specified for ensemble '%s'", cfg.Name)
-	}
-	if cfg.Optimization != nil {
-		p.add("optimization should not be specified for ensemble '%s'", cfg.Name)
-	}
-	if len(cfg.ModelWarmup) > 0 {
-		p.add("model_warmup can not be specified for ensemble '%s'", cfg.Name)
-	}
-	steps := cfg.GetEnsembleScheduling().Step
-	if len(steps) == 0 {
-		p.add("must specify 'step' for ensemble '%s'", cfg.Name)
-	}
-	for i, step := range steps {
-		for _, f := range []struct {
-			name  string
-			empty bool
-		}{
-			{"model_name", step.ModelName == ""},
-			{"input_map", len(step.InputMap) == 0},
-			{"output_map", len(step.OutputMap) == 0},
-		} {
-			if f.empty {
-				p.add("must specify '%s' in step %d of ensemble '%s'", f.name, i, cfg.Name)
-			}
-		}
-	}
-}
-
 // maxInstances is the largest count of a group. Each instance has its own
 // memory, so a typing error could use up the machine's.
 const maxInstances = 4096

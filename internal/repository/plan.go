@@ -47,14 +47,18 @@ type Action struct {
 // follow each other and are carried out in turn; when one fails, the rest of
 // them is skipped, so that what is served is only removed once there is a
 // replacement. A model loads after those that it calls and is unloaded before
-// them.
+// them. It is loaded again when one of them was, and unloaded when one of them
+// is no longer there.
 //
 // Plan is pure, and does not depend on the order of its arguments.
 func Plan(desired, actual []Model) []Action {
 	want, have := byName(desired), byName(actual)
 	var plan []Action
+	changed := make(map[string]bool) // the models of which versions come or go
 	for _, name := range calleesFirst(want) {
-		plan = append(plan, change(want[name], have[name])...)
+		actions := follow(want, have, name, changed)
+		changed[name] = slices.ContainsFunc(actions, func(a Action) bool { return a.Kind != Resize })
+		plan = append(plan, actions...)
 	}
 	gone := maps.Clone(have)
 	maps.DeleteFunc(gone, func(name string, m Model) bool { _, wanted := want[name]; return wanted || len(m.Versions) == 0 })
@@ -63,6 +67,25 @@ func Plan(desired, actual []Model) []Action {
 	}
 	setAfter(plan, want, have)
 	return plan
+}
+
+// follow returns the actions that lead from one state of a model to another,
+// given those of the models that it calls.
+func follow(want, have map[string]Model, name string, changed map[string]bool) []Action {
+	m, old := want[name], have[name]
+	lost := slices.ContainsFunc(m.Calls, func(callee string) bool {
+		_, wanted := want[callee]
+		return !wanted && len(have[callee].Versions) > 0
+	})
+	switch {
+	case lost && len(old.Versions) > 0:
+		return []Action{{Kind: Unload, Model: name, Versions: versions(old, nil)}}
+	case lost:
+		return nil
+	case len(old.Versions) > 0 && len(m.Versions) > 0 && slices.ContainsFunc(m.Calls, func(callee string) bool { return changed[callee] }):
+		return []Action{{Kind: Reload, Model: name, Versions: versions(m, nil)}}
+	}
+	return change(m, old)
 }
 
 // change returns the actions that lead from one state of a model to another.

@@ -122,6 +122,7 @@ func (in *instance) answer(r *infer.Request) {
 		in.output(r, in.model.sig.Output(r.Outputs[i].Name))
 	}
 	r.Response.Params = append(r.Response.Params[:0], exampleParams...)
+	r.Response.Borrowed = true
 }
 
 // exampleParams are in every answer, as from Triton's identity backend, to test
