@@ -37,7 +37,7 @@ FAULTS: list[tuple[Model, str]] = [
     ),
     (
         text("ensemble", 'platform: "ensemble" max_batch_size: 1 ensemble_scheduling { step { model_name: "simple" model_version: -1 } }'),
-        "ensemble_scheduling: Shoal does not run ensembles yet",
+        "must specify 'input_map' in step 0 of ensemble 'ensemble'",
     ),
     (
         lying("checked", extra='model_repository_agents { agents { name: "checksum" } }'),
