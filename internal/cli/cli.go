@@ -74,9 +74,10 @@ func alone(cmd *cobra.Command, name string) *cobra.Command {
 	return cmd
 }
 
-// spellOut completes the abbreviated flags of perf, which getopt accepts.
+// spellOut completes the abbreviated flags that the originals accept, since they
+// use getopt.
 func spellOut(root *cobra.Command, args []string) []string {
-	if root.Name() == "perf_analyzer" {
+	if root.Name() == "perf_analyzer" || root.Name() == "tritonserver" {
 		return command.CompletePrefixes(root.Flags(), args)
 	}
 	if cmd, rest, err := root.Find(args); err == nil && cmd.Name() == "perf" && len(rest) < len(args) {

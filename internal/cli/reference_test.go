@@ -4,9 +4,13 @@ import (
 	"bytes"
 	"flag"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+
+	"shoal/internal/cli/command"
 )
 
 var update = flag.Bool("update", false, "rewrite the reference")
@@ -21,7 +25,6 @@ func TestReferenceIsFresh(t *testing.T) {
 
 func checkReference(t *testing.T, command string) {
 	t.Helper()
-	path := "../../docs/" + command + ".md"
 	var help bytes.Buffer
 	root := newRoot()
 	root.SetArgs([]string{command, "--help"})
@@ -29,7 +32,16 @@ func checkReference(t *testing.T, command string) {
 	if err := root.Execute(); err != nil {
 		t.Fatal(err)
 	}
-	got := "# shoal " + command + "\n\nWhat `shoal " + command + " --help` prints; `go test ./internal/cli -update` rewrites it.\n\n```\n" + help.String() + "```\n"
+	checkPage(t, command, "# shoal "+command+"\n\nWhat `shoal "+command+" --help` prints; `go test ./internal/cli -update` rewrites it.\n\n```\n"+help.String()+"```\n")
+}
+
+// TestFlagsOfTritonAreFresh compares docs/flags.md with the flags as they are.
+func TestFlagsOfTritonAreFresh(t *testing.T) { checkPage(t, "flags", tritonReference()) }
+
+// checkPage compares a page of docs with what it should be.
+func checkPage(t *testing.T, name, got string) {
+	t.Helper()
+	path := "../../docs/" + name + ".md"
 	if *update {
 		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
@@ -40,6 +52,66 @@ func checkReference(t *testing.T, command string) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("docs/%s.md is stale; go test ./internal/cli -update mends it (-file +flags):\n%s", command, diff)
+		t.Errorf("docs/%s.md is stale; go test ./internal/cli -update mends it (-file +flags):\n%s", name, diff)
+	}
+}
+
+func TestEveryFlagOfTritonIsAccountedFor(t *testing.T) {
+	seen := map[string]bool{}
+	for _, g := range tritonFlags {
+		for _, name := range g.names {
+			if seen[name] {
+				t.Errorf("--%s is listed twice", name)
+			}
+			seen[name] = true
+			cmd := newServe(tritonDefaults)
+			cmd.InitDefaultHelpFlag()
+			f := cmd.Flags().Lookup(name)
+			if f == nil {
+				t.Errorf("--%s is unknown: implement it, or say in addWithoutEffect why not", name)
+				continue
+			}
+			value := "1"
+			if f.Value.Type() == "bool" {
+				value = "true"
+			}
+			err := cmd.ParseFlags([]string{"--" + name + "=" + value})
+			unused := withoutEffect(cmd.Flags())
+			switch v := f.Value.(type) {
+			case *command.Refused:
+				if err == nil || !strings.Contains(err.Error(), v.Reason) {
+					t.Errorf("--%s: got %v, want it refused: %s", name, err, v.Reason)
+				}
+			case *command.Ignored:
+				if err != nil || len(unused) != 1 || unused[0] != (unusedFlag{"--" + name, v.Reason}) {
+					t.Errorf("--%s: got %v and %v, want it accepted and said to be without effect", name, err, unused)
+				}
+			default:
+				if err != nil || len(unused) > 0 {
+					t.Errorf("--%s=%s: got %v and %v, want it accepted", name, value, err, unused)
+				}
+			}
+		}
+	}
+}
+
+// TestCommandLinesOfTutorialsAreAccepted has the command lines for tritonserver
+// that users paste, as they are written.
+func TestCommandLinesOfTutorialsAreAccepted(t *testing.T) {
+	for _, line := range []string{
+		"tritonserver --model-repository=/models",
+		"tritonserver --model-store=/models --model-control-mode=explicit --load-model=text_recognition",
+		"tritonserver --model-repo /models --strict-model-config false --log-verbose 1 --http-thread-count=4",
+		"tritonserver --model-repository=/models --allow-sagemaker=false --model-namespacing=off --backend-config=python,shm-default-byte-size=1048576",
+	} {
+		args := strings.Fields(line)
+		f := &serveFlags{}
+		cmd := &cobra.Command{Use: args[0]}
+		f.add(cmd, tritonDefaults)
+		if err := cmd.ParseFlags(spellOut(cmd, args[1:])); err != nil {
+			t.Errorf("%s: %v", line, err)
+		} else if err := f.check(); err != nil {
+			t.Errorf("%s: %v", line, err)
+		}
 	}
 }

@@ -49,6 +49,7 @@ it at once.`,
 			if err := f.check(); err != nil {
 				return command.Misused(cmd, err)
 			}
+			f.unused = withoutEffect(cmd.Flags())
 			return serve(f, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
@@ -68,6 +69,9 @@ func serve(f *serveFlags, stdout, stderr io.Writer) error {
 	defer out.close()
 	f.dropped = out.dropped
 	log := out.log
+	for _, u := range f.unused {
+		log.Warn("a flag has no effect", "flag", u.flag, "reason", u.reason)
+	}
 	if n := tempdir.Sweep(); n > 0 {
 		log.Info("removed the temporary files of servers that were killed", "folders", n)
 	}

@@ -62,6 +62,7 @@ type serveFlags struct {
 	preStop     int
 	stopWith    int
 
+	unused      []unusedFlag        // the given flags that have no effect; no flag
 	rejects     *reject.Counter     // rejected requests; no flag
 	dropped     func() uint64       // lines of the log; no flag
 	userMetrics usermetric.Registry // models' own metrics; no flag
@@ -102,9 +103,7 @@ type grpcFlags struct {
 	keepalive      int
 	keepaliveWait  int
 	permitNoCalls  bool
-	maxPings       int
 	minPing        int
-	maxStrikes     int
 	maxAge         int
 	maxAgeGrace    int
 	forward        string
@@ -161,10 +160,7 @@ func (f *serveFlags) add(cmd *cobra.Command, def serveDefaults) {
 	g.Number(&f.stopWith, "stop-with-process", 0, "stop, as on SIGTERM, when the process with this `number` ends; 0 is none")
 	g.Text(&f.record, "record-arrivals", "", "write the time, model, shapes and sizes of each request to this `file`, for shoal perf --replay; if the disk is too slow, requests are left out and counted")
 	g.Text(&f.pprof, "pprof-address", "", "serve Go's profiles under /debug/pprof on this `host:port`; off when empty")
-	g.Ignored("http-thread-count", "grpc-infer-thread-count", "grpc-infer-allocation-pool-size", "grpc-max-response-pool-size",
-		"allow-gpu-metrics", "backend-directory", "cache-directory", "repoagent-directory",
-		"pinned-memory-pool-byte-size", "cuda-memory-pool-byte-size", "min-supported-compute-capability", "buffer-manager-thread-count",
-		"enable-peer-access", "model-load-gpu-limit")
+	addWithoutEffect(command.NewGroup(cmd, "Triton's other flags"))
 }
 
 func (f *httpFlags) add(g *command.Group) {
@@ -199,9 +195,7 @@ func (f *grpcFlags) add(g *command.Group) {
 	g.Number(&f.keepalive, "grpc-keepalive-time", 7200000, "ping a silent client after this many `milliseconds`")
 	g.Number(&f.keepaliveWait, "grpc-keepalive-timeout", 20000, "close the connection if a ping is not answered within this many `milliseconds`")
 	g.Truth(&f.permitNoCalls, "grpc-keepalive-permit-without-calls", false, "allow pings from clients without calls")
-	g.Number(&f.maxPings, "grpc-http2-max-pings-without-data", 2, "accepted for compatibility")
 	g.Number(&f.minPing, "grpc-http2-min-recv-ping-interval-without-data", 300000, "shortest time between a client's pings, in `milliseconds`")
-	g.Number(&f.maxStrikes, "grpc-http2-max-ping-strikes", 2, "accepted for compatibility")
 	g.Number(&f.maxAge, "grpc-max-connection-age", 0, "close connections after this many `milliseconds`; 0 means never")
 	g.Number(&f.maxAgeGrace, "grpc-max-connection-age-grace", 0, "how many `milliseconds` calls on such a connection may go on; 0 is no limit")
 	g.Text(&f.forward, "grpc-header-forward-pattern", "", "pass metadata whose key matches this regular `expression` to the model as parameters")

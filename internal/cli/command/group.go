@@ -1,6 +1,7 @@
 package command
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -81,11 +82,29 @@ func (g *Group) Toggle(p *bool, name, help string) {
 	g.Note(name)
 }
 
-// Ignored adds flags that are accepted for compatibility with Triton and do
-// nothing.
-func (g *Group) Ignored(names ...string) {
+// Ignored adds flags of the original that are accepted and do nothing, for this
+// reason.
+func (g *Group) Ignored(reason string, names ...string) {
 	for _, name := range names {
-		g.Set.Var(new(ignored), name, "accepted for compatibility; nothing here needs it")
+		g.Set.Var(&Ignored{Reason: reason}, name, reason)
+		g.Note(name).Hidden = true
+	}
+}
+
+// Refused adds flags of the original that are refused for this reason, which
+// says what to do instead.
+func (g *Group) Refused(reason string, names ...string) {
+	for _, name := range names {
+		g.Set.Var(&Refused{Reason: reason}, name, reason)
+		g.Note(name).Hidden = true
+	}
+}
+
+// RefusedSwitches is Refused for flags that are true or false; false is
+// accepted.
+func (g *Group) RefusedSwitches(reason string, names ...string) {
+	for _, name := range names {
+		g.Set.Var(&Refused{Reason: reason, onlyTrue: true}, name, reason)
 		g.Note(name).Hidden = true
 	}
 }
@@ -107,12 +126,39 @@ func (t *truth) Set(s string) error {
 	return nil
 }
 
-// ignored is a flag whose value does not matter.
-type ignored string
+// An Ignored is the value of a flag that does nothing.
+type Ignored struct {
+	Reason string
+	value  string
+}
 
-func (i *ignored) String() string     { return string(*i) }
-func (i *ignored) Type() string       { return "value" }
-func (i *ignored) Set(s string) error { *i = ignored(s); return nil }
+func (i *Ignored) String() string { return i.value }
+
+// Type implements pflag.Value.
+func (i *Ignored) Type() string { return "value" }
+
+// Set implements pflag.Value.
+func (i *Ignored) Set(s string) error { i.value = s; return nil }
+
+// A Refused is the value of a flag that is known and not supported.
+type Refused struct {
+	Reason   string
+	onlyTrue bool // false is accepted
+}
+
+func (r *Refused) String() string { return "" }
+
+// Type implements pflag.Value.
+func (r *Refused) Type() string { return "value" }
+
+// Set implements pflag.Value.
+func (r *Refused) Set(s string) error {
+	var wanted truth
+	if r.onlyTrue && wanted.Set(s) == nil && !bool(wanted) {
+		return nil
+	}
+	return errors.New(r.Reason)
+}
 
 // GroupedUsage prints a command's flags by group, in the order of definition.
 func GroupedUsage(cmd *cobra.Command) error {

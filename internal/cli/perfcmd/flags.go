@@ -1,7 +1,6 @@
 package perfcmd
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -187,22 +186,15 @@ func (f *flags) addOutput(cmd *cobra.Command) {
 // addRefused adds perf_analyzer's flags that do nothing here: each is refused
 // with its reason, or accepted where it makes no difference.
 func addRefused(g *command.Group) {
-	refuse := func(reason string, value bool, names ...string) {
-		for _, name := range names {
-			g.Set.Var(&refused{reason}, name, "")
-			n := g.Note(name)
-			if n.Hidden = true; !value {
-				n.NoOptDefVal = "true"
-			}
-		}
+	g.Refused("statistics of models that a model calls are not told apart yet", "bls-composing-models")
+	g.Refused("it goes with --service-kind=openai, which is not spoken here", "session-concurrency", "fixed-schedule")
+	g.Refused("several processes in step are not supported; one process makes the load of many", "enable-mpi")
+	for _, name := range []string{"fixed-schedule", "enable-mpi"} { // they have no value
+		g.Set.Lookup(name).NoOptDefVal = "true"
 	}
-	refuse("statistics of models that a model calls are not told apart yet", true, "bls-composing-models")
-	refuse("it goes with --service-kind=openai, which is not spoken here", true, "session-concurrency")
-	refuse("it goes with --service-kind=openai, which is not spoken here", false, "fixed-schedule")
-	refuse("several processes in step are not supported; one process makes the load of many", false, "enable-mpi")
 	// The last three belong to kinds of service that are refused; perf_analyzer
 	// accepts them with other kinds.
-	g.Ignored("model-signature-name", "endpoint", "model-repository", "triton-server-directory")
+	g.Ignored("it belongs to a kind of service that is not spoken here", "model-signature-name", "endpoint", "model-repository", "triton-server-directory")
 }
 
 // addOld adds the short flags that perf_analyzer keeps from its first versions.
@@ -217,13 +209,6 @@ func (f *flags) addOld(set *pflag.FlagSet) {
 		set.Lookup(name).Hidden = true
 	}
 }
-
-// refused is a flag that is known and not supported.
-type refused struct{ reason string }
-
-func (r *refused) String() string   { return "" }
-func (r *refused) Type() string     { return "value" }
-func (r *refused) Set(string) error { return errors.New(r.reason) }
 
 // share is a percentage, with or without its sign.
 type share struct{ share float64 }
