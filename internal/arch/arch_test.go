@@ -19,7 +19,7 @@ import (
 var floors = [][]string{
 	{"internal/tensor", "internal/connlimit", "internal/reject", "internal/race", "internal/timerfd", "internal/protocol/h2", "internal/protocol/compression", "internal/protocol/tlsfiles", "internal/logsink", "internal/histogram", "internal/spelling", "internal/tempdir", "python"},
 	{"internal/status"},
-	{"internal/model/modelpb", "internal/logset", "internal/traceset", "internal/shm", "internal/usermetric", "internal/inflight"},
+	{"internal/model/modelpb", "internal/logset", "internal/trace", "internal/shm", "internal/usermetric", "internal/inflight"},
 	{"internal/infer", "internal/model", "internal/worker"},
 	{"internal/backend"},
 	{"internal/arrivals", "internal/respcache", "internal/sched", "internal/backend/backendtest"},

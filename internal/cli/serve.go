@@ -106,9 +106,15 @@ func serve(f *serveFlags, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer endRecord()
+	tracer, err := f.trace.start(log)
+	if err != nil {
+		return err
+	}
+	defer tracer.Close()
+	f.traceDropped = tracer.Dropped
 	e := engine.New(engine.Options{
 		Arrived:      f.tap.Arrived,
-		SharedMemory: memory, LogSettings: out.settings, Cache: cache,
+		SharedMemory: memory, LogSettings: out.settings, Cache: cache, Tracer: tracer,
 		Name: f.id, Version: Version, Repositories: f.repositories, Backends: backends,
 		ConfigName: f.configName, NoAutoComplete: f.noAutoComplete || f.strictConfig,
 		AllOrNothing: f.exitOnError, LooseReadiness: !f.strictReady, Limiter: limiter, Batching: f.policy, HoldBatches: hold, LoadThreads: f.loadThreads,

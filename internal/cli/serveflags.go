@@ -55,6 +55,7 @@ type serveFlags struct {
 	grpc    grpcFlags
 	metrics metricsFlags
 	log     logFlags
+	trace   traceFlags
 
 	memory memoryFlags
 
@@ -62,13 +63,14 @@ type serveFlags struct {
 	preStop     int
 	stopWith    int
 
-	unused      []unusedFlag        // the given flags that have no effect; no flag
-	rejects     *reject.Counter     // rejected requests; no flag
-	dropped     func() uint64       // lines of the log; no flag
-	userMetrics usermetric.Registry // models' own metrics; no flag
-	pprof       string
-	record      string
-	tap         arrivals.Tap // arrivals, for --record-arrivals and the metrics port
+	unused       []unusedFlag        // the given flags that have no effect; no flag
+	rejects      *reject.Counter     // rejected requests; no flag
+	dropped      func() uint64       // lines of the log; no flag
+	traceDropped func() uint64       // traces; no flag
+	userMetrics  usermetric.Registry // models' own metrics; no flag
+	pprof        string
+	record       string
+	tap          arrivals.Tap // arrivals, for --record-arrivals and the metrics port
 }
 
 type httpFlags struct {
@@ -154,6 +156,7 @@ func (f *serveFlags) add(cmd *cobra.Command, def serveDefaults) {
 	f.grpc.add(command.NewGroup(cmd, "gRPC"))
 	f.metrics.add(command.NewGroup(cmd, "Metrics"))
 	f.log.add(command.NewGroup(cmd, "Logging"))
+	f.trace.add(command.NewGroup(cmd, "Tracing"))
 	g = command.NewGroup(cmd, "Process")
 	g.Number(&f.exitTimeout, "exit-timeout-secs", 30, "how long requests in flight and models may take to end after SIGTERM or SIGINT")
 	g.Number(&f.preStop, "pre-stop-delay-secs", 0, "how long the server goes on taking requests after SIGTERM or SIGINT, while it reports not ready, before it stops; for load balancers that need a while to notice")
@@ -248,7 +251,7 @@ func (f *serveFlags) check() error {
 	_, badGRPC := f.grpc.options()
 	f.metrics.secure.inherit(f.http.secure)
 	errs = append(errs, f.http.secure.check(), f.grpc.secure.check(), f.metrics.secure.check())
-	errs = append(errs, f.control.check(), badCache, f.metrics.check(), f.log.check(), badLimit, badSetting, badHTTP, badGRPC)
+	errs = append(errs, f.control.check(), badCache, f.metrics.check(), f.log.check(), f.trace.check(), badLimit, badSetting, badHTTP, badGRPC)
 	if !f.http.allow && !f.grpc.allow {
 		errs = append(errs, errors.New("--allow-http and --allow-grpc are both false: clients could not reach this server"))
 	}

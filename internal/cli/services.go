@@ -203,7 +203,7 @@ func (f *serveFlags) startMetrics(l *life, e *engine.Engine, ln net.Listener) (s
 	}
 	m := metrics.Start(metrics.Options{
 		Settings: f.metrics.settings, CPU: f.metrics.cpu, Log: l.log, User: &f.userMetrics,
-		Rejects: f.rejects, LogDropped: f.dropped, Memory: l.memory.Budget(),
+		Rejects: f.rejects, LogDropped: f.dropped, TraceDropped: f.traceDropped, Memory: l.memory.Budget(),
 		Interval: time.Duration(f.metrics.interval * float64(time.Millisecond)),
 	}, e)
 	closing := make(chan struct{})

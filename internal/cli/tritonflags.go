@@ -78,10 +78,6 @@ func addWithoutEffect(g *command.Group) {
 	g.Ignored("Vertex AI's endpoint is not served", "vertex-ai-port", "vertex-ai-default-model")
 	g.RefusedSwitches("a client cannot name a namespace, so that models of the same name could not be told apart; give them different names",
 		"model-namespacing")
-	if g.Set.Lookup("trace-config") == nil {
-		g.Refused("there are no traces yet; the metrics and `shoal perf` tell where time goes",
-			"trace-config", "trace-file", "trace-level", "trace-rate", "trace-count", "trace-log-frequency")
-	}
 }
 
 // An unusedFlag is a flag that was given and does nothing.

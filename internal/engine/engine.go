@@ -22,7 +22,7 @@ import (
 	"shoal/internal/sched"
 	"shoal/internal/shm"
 	"shoal/internal/status"
-	"shoal/internal/traceset"
+	"shoal/internal/trace"
 )
 
 // Options are the settings of an engine.
@@ -86,6 +86,10 @@ type Options struct {
 	// they may not.
 	LogSettings *logset.Control
 
+	// Tracer traces requests. It stays the caller's, and must outlive the engine.
+	// When it is nil, none are traced.
+	Tracer *trace.Tracer
+
 	Log *slog.Logger
 }
 
@@ -97,8 +101,6 @@ type Engine struct {
 	calls    func(*modelpb.ModelConfig) []string // the models that a configuration calls
 	threads  chan struct{}                       // has room for each model that may load at the same time
 	stop     chan struct{}                       // closed by Stop
-
-	traces traceset.Control
 
 	stopping atomic.Bool // see Drain
 	stopped  atomic.Bool // see Stop
@@ -127,6 +129,9 @@ func Start(ctx context.Context, opt Options) (*Engine, error) {
 // New returns an engine without models: live, not ready. A server can then
 // report its health while LoadAll runs.
 func New(opt Options) *Engine {
+	if opt.Tracer == nil {
+		opt.Tracer = trace.Off()
+	}
 	e := &Engine{
 		opt: opt, backends: make(map[string]backend.Backend), log: opt.Log, calls: ensembleSteps,
 		threads: make(chan struct{}, max(1, opt.LoadThreads)), stop: make(chan struct{}), loading: make(map[string]bool),
@@ -212,8 +217,8 @@ func (e *Engine) ModelReady(name string, version int64) bool {
 // may not.
 func (e *Engine) LogSettings() *logset.Control { return e.opt.LogSettings }
 
-// TraceSettings returns the trace settings that clients see and change.
-func (e *Engine) TraceSettings() *traceset.Control { return &e.traces }
+// Tracer returns what decides which requests are traced.
+func (e *Engine) Tracer() *trace.Tracer { return e.opt.Tracer }
 
 // Traceable reports whether there are trace settings of a model: it is ready, or its
 // name is empty, which stands for the server.

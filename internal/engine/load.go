@@ -217,6 +217,7 @@ func (e *Engine) open(ctx context.Context, w *wanted, probed backend.Probed, n i
 	v.leases.init()
 	v.decoupled, v.queueSize = cfg.GetModelTransactionPolicy().GetDecoupled(), cmp.Or(e.opt.ResponseQueueSize, DefaultResponseQueueSize)
 	v.stats.init(counted, e.opt.ComputeTimes, v.decoupled)
+	v.stats.batching = model.BatchingOf(cfg, e.opt.Batching) != model.BatchingNone
 	e.useCache(v)
 	defer func() {
 		if err == nil {

@@ -29,6 +29,7 @@ var failNames = [failCount]string{"REJECTED", "CANCELED", "BACKEND", "OTHER"}
 type stats struct {
 	layouts  *layouts
 	ensemble bool // each step counts for itself
+	batching bool // requests run together
 
 	pending  atomic.Int64
 	refused  atomic.Uint64 // by the scheduler, at once
@@ -104,10 +105,15 @@ func (s *stats) Executed(b *infer.Batch, err error) {
 	s.busy.Add(-1)
 	t := &b.Times
 	if err != nil {
+		s.traceBatch(b, err)
 		return
 	}
+	traced := false
 	var good, rows, waited uint64
 	for _, r := range b.Requests {
+		if r.Trace != nil {
+			traced = true
+		}
 		if r.Err != nil {
 			continue
 		}
@@ -119,6 +125,9 @@ func (s *stats) Executed(b *infer.Batch, err error) {
 		if r.Spent != nil {
 			r.Spent.Add(t)
 		}
+	}
+	if traced {
+		s.traceBatch(b, nil)
 	}
 	if good == 0 && t.OutputsOut.IsZero() { // no request could run
 		return

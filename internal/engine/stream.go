@@ -34,7 +34,12 @@ func (v *Version) InferStream(ctx context.Context, r *infer.Request, each func(r
 	}
 	begin := time.Now()
 	v.stats.accepted()
-	r.Stream = infer.NewStream(v.queueSize, v.stats.delivered)
+	record := v.stats.delivered
+	if r.Trace != nil {
+		v.traceAccepted(r, begin)
+		record = v.traceDeliveries(r)
+	}
+	r.Stream = infer.NewStream(v.queueSize, record)
 	r.Stream.Within(r.Claim.Budget())
 	return v.stream(ctx, r, begin, each)
 }
@@ -67,6 +72,8 @@ func (v *Version) stream(ctx context.Context, r *infer.Request, begin time.Time,
 		<-ran
 		if !counted {
 			v.conclude(r, begin, err)
+		} else if r.Trace != nil {
+			r.Trace.Done(r.Queued, err)
 		}
 	}()
 	for first := true; ; first = false {
@@ -94,6 +101,9 @@ func (v *Version) hand(r *infer.Request, resp *infer.Response, final bool, each 
 		return each(nil, final)
 	}
 	defer resp.Release()
+	if r.Trace != nil {
+		traceResponse(r, resp)
+	}
 	if resp.Err == nil {
 		resp.Err = v.finish(r, resp)
 	}

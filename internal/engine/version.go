@@ -96,11 +96,17 @@ func (v *Version) Infer(ctx context.Context, r *infer.Request) error {
 	begin := time.Now()
 	v.stats.accepted()
 	r.Context = ctx
+	if r.Trace != nil {
+		v.traceAccepted(r, begin)
+	}
 	var err error
 	if v.cached != nil {
 		err = v.cached.do(ctx, v, r)
 	} else {
 		err = v.sched.Do(ctx, r)
+	}
+	if r.Trace != nil {
+		traceResponse(r, &r.Response)
 	}
 	if err == nil {
 		err = v.finish(r, &r.Response)
@@ -120,6 +126,9 @@ func (v *Version) conclude(r *infer.Request, begin time.Time, err error) {
 		r.Outcome = infer.Answered
 	}
 	v.stats.concluded(r, begin, err)
+	if r.Trace != nil {
+		r.Trace.Done(r.Queued, err)
+	}
 }
 
 // accept checks r and reports its arrival.

@@ -165,7 +165,7 @@ func (f *frame) request(step *model.Step) (*infer.Request, *infer.Sequence) {
 	child.Model, child.Version, child.ID = step.Model, step.Version, r.ID
 	child.Priority, child.Timeout = r.Priority, r.Timeout
 	child.Params = append(child.Params, r.Params...)
-	child.Spent = &f.x.spent
+	child.Spent, child.Trace = &f.x.spent, r.Trace.Call()
 	sequence := &r.Sequence
 	for i := range step.Inputs {
 		link := &step.Inputs[i]

@@ -13,6 +13,7 @@ import (
 
 	"shoal/internal/inflight"
 	"shoal/internal/tensor"
+	"shoal/internal/trace"
 )
 
 // LatestVersion asks for the highest version that is ready.
@@ -35,6 +36,8 @@ type Request struct {
 	Started bool
 	// Outcome is the request's outcome.
 	Outcome Outcome
+	// Trace is the record of the request's way; nil when it is not traced.
+	Trace *trace.Run
 
 	// Spent, when set, gets the times of the request's execution.
 	Spent *Spent
@@ -74,7 +77,7 @@ type Request struct {
 	dims  []int64 // the memory behind shapes made by Dims
 	bytes []byte  // the memory behind data made by Grow
 
-	_ [16]byte // pad to a size whose allocations begin at a cache line
+	_ [8]byte // pad to a size whose allocations begin at a cache line
 }
 
 // Sequence is the request's position in a sequence of related requests.

@@ -39,7 +39,9 @@ type Options struct {
 	Rejects *reject.Counter
 	// LogDropped returns how many lines of the log were dropped; nil is unknown.
 	LogDropped func() uint64
-	Log        *slog.Logger
+	// TraceDropped returns how many traces or spans were dropped; nil is unknown.
+	TraceDropped func() uint64
+	Log          *slog.Logger
 }
 
 // Metrics is the handler of GET /metrics.
@@ -63,6 +65,12 @@ func Start(opt Options, src Source) *Metrics {
 			Name: "shoal_log_lines_dropped_total",
 			Help: "Lines of the log that were dropped because they could not be written, or not fast enough",
 		}, func() float64 { return float64(opt.LogDropped()) }))
+	}
+	if opt.TraceDropped != nil {
+		reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "shoal_traces_dropped_total",
+			Help: "Traces, or in the mode opentelemetry spans, that were dropped because the disk or the receiver failed or was too slow",
+		}, func() float64 { return float64(opt.TraceDropped()) }))
 	}
 	if opt.Memory != nil {
 		reg.MustRegister(memoryCollectors(opt.Memory)...)

@@ -1,9 +1,10 @@
-"""Trace settings, as a server without a trace file answers them."""
+"""Trace settings, and traces in Triton's files."""
 
 from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 from tritonclient.utils import InferenceServerException
 
@@ -60,3 +61,110 @@ def test_answers_over_http(running):
     assert (answer.status, clients.error_of(answer)) == (500, "attempt to access JSON non-string as string")
     assert json.loads(server.post(running.http, "/v2/models/m/trace/setting").body) == START
     assert server.get(running.http, "/v2/models/m/versions/1/trace/setting").status == 404
+
+
+ROW = np.array([[1, 2.5, 3e10, -0.1234567]], np.float32)
+ECHO = models.identity("FP32", "m", (4,), max_batch_size=8)
+STAMPS = ["REQUEST_START", "QUEUE_START", "COMPUTE_START", "COMPUTE_INPUT_END", "COMPUTE_OUTPUT_START", "COMPUTE_END", "REQUEST_END"]
+WIRE = {
+    "http": ["HTTP_RECV_START", "HTTP_RECV_END", "INFER_RESPONSE_COMPLETE", "HTTP_SEND_START", "HTTP_SEND_END"],
+    "grpc": ["GRPC_WAITREAD_START", "GRPC_WAITREAD_END", "INFER_RESPONSE_COMPLETE", "GRPC_SEND_START", "GRPC_SEND_END"],
+}
+
+
+def ask(running, protocol: str, count: int = 1, **more) -> None:
+    library = clients.LIBRARIES[protocol]
+    with library.InferenceServerClient(getattr(running, protocol)) as client:
+        for _ in range(count):
+            client.infer("m", [clients.tensor(library, "INPUT0", "FP32", ROW)], **more)
+
+
+def stop(running) -> int:
+    running.signal()
+    return running.wait()
+
+
+def traces(path) -> dict[int, dict]:
+    """The traces of a file by their numbers: the model's part, the times by their names, the tensors."""
+    found: dict[int, dict] = {}
+    for part in json.loads(path.read_text()):
+        one = found.setdefault(part["id"], {"model": None, "times": {}, "tensors": []})
+        if "model_name" in part:
+            one["model"] = part
+        for stamp in part.get("timestamps", ()):
+            one["times"][stamp["name"]] = stamp["ns"]
+        if "tensor" in part:
+            one["tensors"].append((part["activity"], part["tensor"]))
+    return found
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_a_trace_has_times_and_tensors(serve, tmp_path, protocol):
+    file = tmp_path / "trace.json"
+    flags = ("mode=triton", f"triton,file={file}", "level=TIMESTAMPS", "level=TENSORS", "rate=1")
+    running = serve(*(f"--trace-config={f}" for f in flags), wanted=(ECHO,)).wait_ready()
+    ask(running, protocol, request_id="r1")
+    assert not file.exists()
+    assert stop(running) == 0
+    (number, trace), = traces(file).items()
+    assert trace["model"] == {"id": number, "model_name": "m", "model_version": 1, "request_id": "r1"}
+    assert sorted(trace["times"]) == sorted(STAMPS + WIRE[protocol])
+    before, after = WIRE[protocol][:2], WIRE[protocol][3:]
+    in_order = [trace["times"][name] for name in [*before, *STAMPS, *after]]
+    assert in_order == sorted(in_order)
+    tensor = {"data": "1,2.5,3e+10,-0.123457", "shape": "1,4", "dtype": "FP32"}
+    assert trace["tensors"] == [
+        ("TENSOR_QUEUE_INPUT", {"name": "INPUT0", **tensor}),
+        ("TENSOR_BACKEND_OUTPUT", {"name": "OUTPUT0", **tensor}),
+    ]
+
+
+def test_settings_change_what_is_traced_while_it_runs(serve, tmp_path):
+    file = tmp_path / "trace.json"
+    running = serve(f"--trace-config=triton,file={file}", wanted=(ECHO, models.slow("n", 0))).wait_ready()
+    client = clients.LIBRARIES["http"].InferenceServerClient(running.http)
+
+    def written(name: str) -> list[int]:
+        path = tmp_path / name
+        server.wait_until(lambda: path.exists() and path.read_text().endswith("]"), 10, f"{name} of {list(tmp_path.iterdir())}")
+        return sorted(traces(path))
+
+    ask(running, "http", 2)
+    update = client.update_trace_settings
+    update(settings={"trace_level": ["TIMESTAMPS"], "trace_rate": "2", "trace_count": "2"})
+    ask(running, "http", 3)
+    assert client.get_trace_settings()["trace_count"] == "1"
+    ask(running, "grpc", 5)
+    assert client.get_trace_settings()["trace_count"] == "0"
+    assert written("trace.json.0") == [1, 2]
+    update(settings={"trace_level": None, "trace_rate": None, "trace_count": None})
+    ask(running, "http", 2)
+    got = update("m", settings={"trace_level": ["TENSORS"], "trace_rate": "1", "log_frequency": "3"})
+    assert got == {**START, "trace_level": ["TENSORS"], "trace_rate": "1", "log_frequency": "3", "trace_file": str(file)}
+    assert client.get_trace_settings("n") == {**START, "trace_file": str(file)}
+    ask(running, "http", 4)
+    assert written("trace.json.1") == [3, 4, 5]
+    assert stop(running) == 0
+    assert written("trace.json.2") == [6]
+    assert not file.exists()
+
+
+def test_a_refused_request_is_traced_as_far_as_it_came(serve, tmp_path):
+    file = tmp_path / "trace.json"
+    flags = (f"triton,file={file}", "level=TIMESTAMPS", "rate=1")
+    running = serve(*(f"--trace-config={f}" for f in flags), wanted=(ECHO,)).wait_ready()
+    for protocol in ("http", "grpc"):
+        with pytest.raises(InferenceServerException):
+            ask(running, protocol, outputs=[clients.LIBRARIES[protocol].InferRequestedOutput("NOPE")])
+    ask(running, "http")
+    assert stop(running) == 0
+    got = traces(file)
+    assert [sorted(t["times"]) for t in got.values()][:2] == [sorted(WIRE["http"][:2]), sorted(WIRE["grpc"][:2])]
+    assert got[3]["model"]["model_name"] == "m"
+
+
+def test_settings_without_effect_are_named_at_the_start(serve, tmp_path):
+    running = serve("--trace-config=level=TIMESTAMPS", wanted=(ECHO,)).wait_ready()
+    running.wait_for_log("none will be taken.*trace file name is not given")
+    running = serve(f"--trace-file={tmp_path}/no/trace.json", "--model-repository", tmp_path / "repository")
+    assert running.wait() == 1 and "no such file or directory" in running.log

@@ -9,11 +9,8 @@ import "google.golang.org/grpc/mem"
 type Lender interface {
 	// Lends reports whether the last buffer is lent.
 	Lends() bool
-}
-
-func lends(reply any) bool {
-	l, ok := reply.(Lender)
-	return ok && l.Lends()
+	// Sent is called once when the reply is with the connection, or lost.
+	Sent()
 }
 
 // keep replaces what is left of the lent buffer by a copy.

@@ -26,6 +26,7 @@ type loan struct {
 	data     []byte
 	mu       sync.Mutex
 	returned int
+	sent     chan struct{} // buffered: the answer is done with
 }
 
 func newLoan(n int) *loan {
@@ -33,7 +34,7 @@ func newLoan(n int) *loan {
 	for i := range data {
 		data[i] = byte(i ^ i>>8 ^ i>>16)
 	}
-	return &loan{data: data}
+	return &loan{data: data, sent: make(chan struct{}, 1)}
 }
 
 // head returns what stands before the bytes in a message.
@@ -42,6 +43,8 @@ func (l *loan) head() []byte {
 }
 
 func (l *loan) Lends() bool { return true }
+
+func (l *loan) Sent() { l.sent <- struct{}{} }
 
 func (l *loan) Get(int) *[]byte { panic("it has no memory") }
 
@@ -69,6 +72,16 @@ func (l *loan) await(t *testing.T) {
 	}
 	if n := l.times(); n != 1 {
 		t.Errorf("the memory was given back %d times, want once", n)
+	}
+}
+
+// awaitSent waits until the answer was done with.
+func (l *loan) awaitSent(t *testing.T) {
+	t.Helper()
+	select {
+	case <-l.sent:
+	case <-time.After(testTimeout):
+		t.Fatal("the answer was not reported as sent")
 	}
 }
 
@@ -168,6 +181,7 @@ func TestALoanIsWrittenWithoutACopyToAClientThatTakesIt(t *testing.T) {
 			t.Fatal("got other bytes, want those that were lent")
 		}
 		l.await(t)
+		l.awaitSent(t)
 		if memory.Budget().ResetPeak() < size {
 			uncopied++
 		}
@@ -230,6 +244,7 @@ func TestLoansOfManyCallsOnOneConnectionArrive(t *testing.T) {
 	wg.Wait()
 	for _, l := range loans {
 		l.await(t)
+		l.awaitSent(t)
 	}
 }
 
@@ -245,6 +260,7 @@ func TestALoanIsGivenBackWhenTheCallIsOver(t *testing.T) {
 			c.ask(1)
 			end(c)
 			l.await(t)
+			l.awaitSent(t)
 		})
 	}
 }
@@ -258,6 +274,7 @@ func TestACompressedLoanIsGivenBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.await(t)
+	l.awaitSent(t)
 	if !bytes.Equal(out.GetValue(), content) {
 		t.Error("got other bytes, want those that were lent")
 	}
@@ -271,4 +288,5 @@ func TestALoanThatIsTooLargeToSendIsGivenBack(t *testing.T) {
 		t.Errorf("got %v, want ResourceExhausted", err)
 	}
 	l.await(t)
+	l.awaitSent(t)
 }

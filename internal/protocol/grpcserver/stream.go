@@ -42,12 +42,16 @@ func (c *call) runUnary(w *runner) {
 		c.finish(err)
 		return
 	}
+	lender, _ := reply.(Lender)
+	if lender != nil {
+		defer lender.Sent()
+	}
 	data, compressed, err := c.encode(reply)
 	if err != nil {
 		c.finish(err)
 		return
 	}
-	c.conn.answer(c, data, compressed, !compressed && lends(reply))
+	c.conn.answer(c, data, compressed, !compressed && lender != nil && lender.Lends())
 	data.Free()
 }
 
@@ -164,6 +168,9 @@ func (s *serverStream) SendMsg(v any) error {
 		return err
 	}
 	defer data.Free()
+	if l, ok := v.(Lender); ok {
+		defer l.Sent()
+	}
 	return c.conn.send(c, data, compressed)
 }
 

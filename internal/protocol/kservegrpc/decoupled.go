@@ -10,9 +10,12 @@ import (
 func (st *inferStream) runDecoupled(m *message, v *engine.Version, a, before *answer) {
 	defer close(a.done)
 	defer m.release()
+	t := m.trace
+	defer t.End()
 	st.await(before)
 	d := decoupled{inferStream: st, m: m}
 	if err := d.infer(v); err != nil && !d.over {
+		t.Fail(err)
 		d.fail(v, err, true)
 	}
 }
@@ -61,6 +64,9 @@ func (d *decoupled) fail(v *engine.Version, err error, last bool) error {
 
 // give waits until the writer takes p.
 func (d *decoupled) give(p part) error {
+	if p.reply != nil {
+		d.m.trace.Sending()
+	}
 	if p.last {
 		d.over, p.size = true, d.m.data.Len()
 	}

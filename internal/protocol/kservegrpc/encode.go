@@ -12,6 +12,7 @@ import (
 	"shoal/internal/inflight"
 	"shoal/internal/status"
 	"shoal/internal/tensor"
+	"shoal/internal/trace"
 )
 
 // encoded is an answer in the form in which it goes out: a buffer, and perhaps an
@@ -20,6 +21,7 @@ type encoded struct {
 	data   [2]mem.Buffer
 	n      int
 	lender lender
+	trace  *trace.Trace // ends when the answer is sent; nil for none
 }
 
 // buffers returns the answer's bytes.
@@ -27,6 +29,14 @@ func (e *encoded) buffers() mem.BufferSlice { return e.data[:e.n] }
 
 // Lends implements grpcserver.Lender.
 func (e *encoded) Lends() bool { return e.n > 1 }
+
+// Sent implements grpcserver.Lender.
+func (e *encoded) Sent() {
+	if e.trace != nil {
+		e.trace.End()
+		e.trace = nil
+	}
+}
 
 // len returns the answer's bytes; nil has none.
 func (e *encoded) len() int {
@@ -64,6 +74,7 @@ func finalMark(last bool) finalFlag {
 func (e *encoded) free() {
 	if e != nil {
 		e.buffers().Free()
+		e.Sent()
 	}
 }
 

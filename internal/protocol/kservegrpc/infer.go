@@ -2,6 +2,7 @@ package kservegrpc
 
 import (
 	"context"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
@@ -22,18 +23,24 @@ func (s *Server) modelInfer(_ any, ctx context.Context, read func(any) error, _ 
 	if err := s.admit(ctx); err != nil {
 		return nil, err
 	}
+	since := s.traceStart()
 	m := newMessage()
 	if err := read(m); err != nil {
 		m.release()
 		return nil, err
 	}
 	s.compress(ctx)
-	return s.infer(ctx, m)
+	return s.infer(ctx, m, since)
 }
 
-// infer answers a message. It releases it, or its answer does.
-func (s *Server) infer(ctx context.Context, m *message) (out *encoded, err error) {
+// infer answers a message that was awaited since then. It releases it, or its answer
+// does.
+func (s *Server) infer(ctx context.Context, m *message, since time.Time) (out *encoded, err error) {
 	defer func() {
+		if out == nil {
+			m.trace.Fail(err)
+			m.trace.End()
+		}
 		if out == nil || !out.Lends() {
 			m.release()
 		}
@@ -51,13 +58,20 @@ func (s *Server) infer(ctx context.Context, m *message) (out *encoded, err error
 	if v.Decoupled() {
 		return nil, status.Rejectf(reject.Unsupported, status.Unsupported, "ModelInfer RPC doesn't support models with decoupled transaction policy")
 	}
+	if !since.IsZero() {
+		s.trace(ctx, m, since)
+	}
 	if err := s.fill(ctx, m); err != nil {
 		return nil, err
 	}
 	if err := v.Infer(ctx, m.req); err != nil {
 		return nil, err
 	}
-	return s.encoder.answer(m)
+	if out, err = s.encoder.answer(m); err == nil && m.trace != nil {
+		out.trace = m.trace
+		out.trace.Sending()
+	}
+	return out, err
 }
 
 // version finds a message's version. The message's request holds a lease on it.

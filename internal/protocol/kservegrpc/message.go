@@ -10,14 +10,16 @@ import (
 	"shoal/internal/infer"
 	"shoal/internal/inflight"
 	"shoal/internal/tensor"
+	"shoal/internal/trace"
 )
 
 // A message is a ModelInferRequest from the wire: what the standard codec would
 // return, but its strings and tensors stay in the received memory. It belongs
 // to one call; release gives it back.
 type message struct {
-	req  *infer.Request  // the request to be made of it, and memory for both
-	data mem.BufferSlice // what was received; a reference is held
+	req   *infer.Request  // the request to be made of it, and memory for both
+	data  mem.BufferSlice // what was received; a reference is held
+	trace *trace.Trace    // nil when it is not traced
 
 	model, version, id string
 	params             []param

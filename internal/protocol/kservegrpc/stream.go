@@ -15,6 +15,7 @@ import (
 	"shoal/internal/engine"
 	"shoal/internal/infer"
 	"shoal/internal/status"
+	"shoal/internal/trace"
 )
 
 // An inferStream is one ModelStreamInfer call. One goroutine reads requests,
@@ -127,6 +128,7 @@ func (st *inferStream) read() {
 		if st.readErr = st.room.await(st.ctx); st.readErr != nil {
 			return
 		}
+		since := st.server.traceStart()
 		m := newMessage()
 		if err := st.stream.RecvMsg(m); err != nil {
 			m.release()
@@ -141,6 +143,9 @@ func (st *inferStream) read() {
 		queued := make(chan struct{})
 		m.req.Entered = func() { close(queued) }
 		v, err := st.server.version(m)
+		if err == nil && !since.IsZero() {
+			st.server.trace(st.ctx, m, since)
+		}
 		if err == nil && v.Decoupled() {
 			st.open.Add(1)
 			st.server.wg.Go(func() { st.runDecoupled(m, v, a, before) })
@@ -254,11 +259,27 @@ func (st *inferStream) run(m *message, v *engine.Version, err error, a, before *
 	if err != nil {
 		out, a.err = st.failure(m, reply{resp: &at, id: m.id}, err)
 	}
+	if m.trace != nil {
+		m.trace.Fail(err)
+		out = traced(out, m.trace)
+	}
 	asked := a.size
 	st.give(a, out)
 	if a.size != asked {
 		st.room.turn(asked, a.size)
 	}
+}
+
+// traced makes an answer end a trace when it is sent. Without an answer the trace ends
+// now.
+func traced(out *encoded, t *trace.Trace) *encoded {
+	if out == nil {
+		t.End()
+		return nil
+	}
+	t.Sending()
+	out.trace = t
+	return out
 }
 
 // await waits for the previous answer of a sequence.

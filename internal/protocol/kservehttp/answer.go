@@ -8,6 +8,7 @@ import (
 	"shoal/internal/inflight"
 	"shoal/internal/protocol/compression"
 	"shoal/internal/protocol/httpserver"
+	"shoal/internal/trace"
 )
 
 // An inferAnswer is an inference request in the handler and the body of its
@@ -17,6 +18,7 @@ import (
 type inferAnswer struct {
 	body      *httpserver.Body
 	request   *infer.Request
+	trace     *trace.Trace // nil when the request is not traced
 	allBinary bool
 
 	memory *inflight.Pool
@@ -61,6 +63,7 @@ func (a *inferAnswer) release() {
 		a.large.Release()
 	}
 	a.claim.Release()
+	a.trace.End()
 	kept := a.kept[:0]
 	if cap(kept) > smallJSON {
 		kept = nil
@@ -126,6 +129,7 @@ func (a *inferAnswer) compress(enc compression.Format) error {
 
 // send passes the answer to the server, which closes it when it is written.
 func (a *inferAnswer) send(x *httpserver.Exchange) {
+	a.trace.Sending()
 	if a.coding != compression.Identity {
 		x.SetHeader("Content-Encoding", a.coding.String())
 	}

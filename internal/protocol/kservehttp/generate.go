@@ -22,12 +22,15 @@ const eventsType = "text/event-stream; charset=utf-8"
 
 // generate answers a request in the short form with the one response that its
 // model must give.
-func (h *handler) generate(x *httpserver.Exchange, rt route) error {
+func (h *handler) generate(x *httpserver.Exchange, rt route) (err error) {
 	v, a, err := h.receiveGenerate(x, rt)
 	if err != nil {
 		return err
 	}
-	defer a.release()
+	defer func() {
+		a.trace.Fail(err)
+		a.release()
+	}()
 	var out []byte
 	var failed error // in place of the response
 	count := 0
@@ -51,6 +54,7 @@ func (h *handler) generate(x *httpserver.Exchange, rt route) error {
 	case failed != nil:
 		return failed
 	}
+	a.trace.Sending()
 	reply(x, out)
 	return nil
 }
@@ -63,8 +67,12 @@ func (h *handler) receiveGenerate(x *httpserver.Exchange, rt route) (_ *engine.V
 		return nil, nil, err
 	}
 	a := newAnswer(h.server.Memory, v)
+	if h.engine.Tracer().On() {
+		h.trace(x, a, v.Name())
+	}
 	defer func() {
 		if err != nil {
+			a.trace.Fail(err)
 			a.release()
 		}
 	}()
@@ -78,6 +86,7 @@ func (h *handler) receiveGenerate(x *httpserver.Exchange, rt route) (_ *engine.V
 	if a.body, err = x.Receive(limit, tooLarge); err != nil {
 		return nil, nil, err
 	}
+	a.trace.ReadDone()
 	r := a.request
 	r.Model, r.Version = v.Name(), v.Number()
 	d := newDecoder(r, v.Name(), h.maxInput, nil)
@@ -144,6 +153,7 @@ func (s *eventStream) run(ctx context.Context, v *engine.Version, a *inferAnswer
 	defer a.release()
 	defer close(s.events)
 	if err := s.infer(ctx, v, a); err != nil {
+		a.trace.Fail(err)
 		e := errorEvent(err)
 		if a.request.Outcome == infer.Refused {
 			e.refused = err
@@ -165,6 +175,7 @@ func (s *eventStream) infer(ctx context.Context, v *engine.Version, a *inferAnsw
 		if resp == nil {
 			return nil
 		}
+		a.trace.Sending()
 		err := resp.Err
 		b := append([]byte(nil), "data: "...)
 		if err == nil {

@@ -30,7 +30,11 @@ func (h *handler) infer(x *httpserver.Exchange, rt route) error {
 	if lease.Decoupled() {
 		return status.Rejectf(reject.Unsupported, status.Unsupported, "HTTP end point doesn't support models with decoupled transaction policy")
 	}
+	if h.engine.Tracer().On() {
+		h.trace(x, a, lease.Name())
+	}
 	if err := h.run(x, lease.Version, a); err != nil {
+		a.trace.Fail(err)
 		return err
 	}
 	a.send(x)
@@ -45,6 +49,7 @@ func (h *handler) run(x *httpserver.Exchange, v *engine.Version, a *inferAnswer)
 	if err != nil {
 		return err
 	}
+	a.trace.ReadDone()
 	r := a.request
 	r.Model, r.Version = v.Name(), v.Number()
 	if json == 0 {

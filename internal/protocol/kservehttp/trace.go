@@ -2,11 +2,12 @@ package kservehttp
 
 import (
 	"cmp"
+	"time"
 
 	"shoal/internal/protocol/httpserver"
 	"shoal/internal/reject"
 	"shoal/internal/status"
-	"shoal/internal/traceset"
+	"shoal/internal/trace"
 )
 
 // traceSetting shows the trace settings of the server or a model and, when it is
@@ -15,27 +16,27 @@ func (h *handler) traceSetting(x *httpserver.Exchange, rt route) error {
 	if !h.engine.Traceable(rt.model) {
 		return status.Rejectf(reject.UnknownModel, status.InvalidArgument, "Request for unknown model : %s", rt.model)
 	}
-	control := h.engine.TraceSettings()
-	now := control.Settings(rt.model)
+	tracer := h.engine.Tracer()
+	now := tracer.Settings(rt.model)
 	if string(x.Header.Method()) == "POST" {
 		var t traceChange
 		err := h.jsonBody(x, t.read)
 		if err = cmp.Or(err, t.bad); err != nil {
 			return err
 		}
-		if now, err = control.Update(string([]byte(rt.model)), t.values); err != nil { // the name is kept
+		if now, err = tracer.Update(string([]byte(rt.model)), t.values); err != nil { // the name is kept
 			return status.Reject(reject.BadInput, err)
 		}
 	}
 	b := []byte{'{'}
-	for _, name := range traceset.Names {
-		b = appendMember(b, name)
-		if name != "trace_level" {
-			b = appendQuoted(b, now[name][0])
+	for _, setting := range now {
+		b = appendMember(b, setting.Name)
+		if setting.Name != "trace_level" {
+			b = appendQuoted(b, setting.Value[0])
 			continue
 		}
 		b = append(b, '[')
-		for i, level := range now[name] {
+		for i, level := range setting.Value {
 			if i > 0 {
 				b = append(b, ',')
 			}
@@ -45,6 +46,17 @@ func (h *handler) traceSetting(x *httpserver.Exchange, rt route) error {
 	}
 	reply(x, append(b, '}'))
 	return nil
+}
+
+// trace begins to trace a request to a model, if it is one of those that are traced.
+func (h *handler) trace(x *httpserver.Exchange, a *inferAnswer, model string) {
+	tracer := h.engine.Tracer()
+	var caller trace.Parent
+	if tracer.Propagates() {
+		caller = trace.ParseParent(string(x.Header.Peek("Traceparent")), string(x.Header.Peek("Tracestate")))
+	}
+	a.trace = tracer.Sample(model, trace.HTTP, caller, time.Now())
+	a.request.Trace = a.trace.First()
 }
 
 // A traceChange is a change of trace settings as a client sends it.
