@@ -163,6 +163,40 @@ def test_a_refused_request_is_traced_as_far_as_it_came(serve, tmp_path):
     assert got[3]["model"]["model_name"] == "m"
 
 
+TWICE = """name: "twice"
+platform: "ensemble"
+max_batch_size: 8
+input { name: "IN" data_type: TYPE_FP32 dims: [ 4 ] }
+output { name: "OUT" data_type: TYPE_FP32 dims: [ 4 ] }
+ensemble_scheduling {
+  step { model_name: "m" model_version: -1 input_map { key: "INPUT0" value: "IN" } output_map { key: "OUTPUT0" value: "between" } }
+  step { model_name: "m" model_version: -1 input_map { key: "INPUT0" value: "between" } output_map { key: "OUTPUT0" value: "OUT" } }
+}
+"""
+
+
+def with_ensemble(repository):
+    """The repository of ECHO and of an ensemble that runs it twice."""
+    folder = repository(ECHO) / "twice"
+    (folder / "1").mkdir(parents=True)
+    (folder / "config.pbtxt").write_text(TWICE)
+    return folder.parent
+
+
+def test_the_steps_of_an_ensemble_have_traces_of_their_own(serve, repository, tmp_path):
+    file = tmp_path / "trace.json"
+    flags = (f"triton,file={file}", "level=TIMESTAMPS", "rate=1")
+    running = serve("--model-repository", with_ensemble(repository), *(f"--trace-config={f}" for f in flags)).wait_ready()
+    library = clients.LIBRARIES["http"]
+    with library.InferenceServerClient(running.http) as client:
+        client.infer("twice", [clients.tensor(library, "IN", "FP32", ROW)])
+    assert stop(running) == 0
+    got = traces(file)
+    assert [(t["model"]["model_name"], t["model"].get("parent_id")) for t in got.values()] == [("twice", None), ("m", 1), ("m", 1)]
+    assert sorted(got[1]["times"]) == sorted(["REQUEST_START", "QUEUE_START", "REQUEST_END", *WIRE["http"]])
+    assert sorted(got[2]["times"]) == sorted(got[3]["times"]) == sorted(STAMPS)
+
+
 def test_settings_without_effect_are_named_at_the_start(serve, tmp_path):
     running = serve("--trace-config=level=TIMESTAMPS", wanted=(ECHO,)).wait_ready()
     running.wait_for_log("none will be taken.*trace file name is not given")
