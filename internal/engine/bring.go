@@ -42,7 +42,7 @@ func (e *Engine) bring(ctx context.Context, a repository.Action, w *wanted) erro
 		}
 		switch {
 		case got.bad() && w.ensemble(): // its models have changed, so that what was served no longer fits
-			next, replaced = &entry{name: old.name, err: got.err}, old.ready()
+			next, replaced = old.broken(got.err), old.ready()
 		case old.latest != nil && got.bad():
 			next = old.keeping(a.Versions, got)
 		case got.err != nil:
@@ -116,6 +116,19 @@ func (m *entry) keeping(versions []int64, got outcome) *entry {
 		if s.state != "" {
 			changes[n] = s
 		}
+	}
+	return m.with(changes)
+}
+
+// broken returns the entry after a load that failed and what is served has to go
+// for that reason.
+func (m *entry) broken(err error) *entry {
+	if m.latest == nil {
+		return &entry{name: m.name, err: err}
+	}
+	changes := make(map[int64]slot)
+	for _, v := range m.ready() {
+		changes[v.number] = slot{state: StateUnavailable, err: err}
 	}
 	return m.with(changes)
 }

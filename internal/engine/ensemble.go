@@ -139,7 +139,7 @@ func (m *entry) absence(w *wish) string {
 		var clauses strings.Builder
 		for _, n := range m.numbers() {
 			if s := m.versions[n]; s.state == StateUnavailable {
-				fmt.Fprintf(&clauses, "version %d is at %s state: %s;\n", n, StateUnavailable, reason(s.err))
+				fmt.Fprintf(&clauses, "version %d is at %s state: %s;", n, StateUnavailable, reason(s.err))
 			}
 		}
 		text = clauses.String()

@@ -164,11 +164,14 @@ func (s *stats) concluded(r *infer.Request, begin time.Time, err error) {
 }
 
 // failed counts a failed request. As in Triton, that of an ensemble counts
-// twice, for no reason of its own: the failed step has the reason.
+// twice, unless it is decoupled, and without a reason: the step has that.
 func (s *stats) failed(reason int, took time.Duration) {
 	n := uint64(1)
 	if s.ensemble {
-		n, reason = 2, failOther
+		reason = failOther
+		if s.first.dist == nil {
+			n = 2
+		}
 	}
 	s.fail.Add(n)
 	s.failNs.Add(n * nanos(took))
