@@ -213,3 +213,42 @@ func TestExplicitStartLoadsWhatIsNamed(t *testing.T) {
 		})
 	}
 }
+
+func TestOneNameInTwoRepositories(t *testing.T) {
+	const twice = "a 1 READY model appears in two or more repositories"
+	for _, tt := range []struct {
+		does   string
+		left   int   // the repository that keeps its folder
+		opened int64 // versions that are opened when the other folder is removed
+	}{
+		{"the new folder is removed", 0, 0},
+		{"the old folder is removed", 1, 1},
+	} {
+		t.Run(tt.does, func(t *testing.T) {
+			dirs := []string{repo(t, map[string]string{"a/config.pbtxt": oneInput, "a/1/": ""}), t.TempDir()}
+			e, c := polling(t, slog.New(slog.DiscardHandler), dirs...)
+			poll := func(opened int64, ready bool, want string) {
+				t.Helper()
+				before := c.opened.Load()
+				for range 2 {
+					if err := e.Poll(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					e.work.Wait()
+				}
+				wantStates(t, e, want)
+				if got := c.opened.Load() - before; got != opened || e.Ready() != ready || !e.ModelReady("a", 1) {
+					t.Errorf("got %d versions opened, server ready %v, model ready %v, want %d, %v, true", got, e.Ready(), e.ModelReady("a", 1), opened, ready)
+				}
+			}
+			write(t, dirs[1], "a/config.pbtxt", oneInput)
+			write(t, dirs[1], "a/1/model", "")
+			poll(0, true, twice) // what is served stays
+			remove(t, dirs[1-tt.left], "a")
+			poll(tt.opened, true, "a 1 READY")
+			write(t, dirs[1-tt.left], "a/config.pbtxt", oneInput)
+			write(t, dirs[1-tt.left], "a/1/model", "")
+			poll(0, true, twice)
+		})
+	}
+}
