@@ -96,6 +96,7 @@ from the same model repositories and to the same clients as NVIDIA Triton.`,
   shoal serve --demo                       try it without any files
   shoal serve --model-repository ./models  serve your own models
   shoal serve --model mean.py              serve one file
+  shoal check ./models                     list what is wrong with them
   shoal perf -m digits                     measure a model of it
   shoal top                                watch how it is doing`,
 		Version:       Version,
@@ -106,7 +107,7 @@ from the same model repositories and to the same clients as NVIDIA Triton.`,
 	}
 	root.SetVersionTemplate("shoal {{.Version}}\n")
 	root.SetFlagErrorFunc(command.FlagMisused)
-	root.AddCommand(newServe(shoalDefaults), perfcmd.New(Version), newTop(), newRuntime())
+	root.AddCommand(newServe(shoalDefaults), newCheck(), perfcmd.New(Version), newTop(), newRuntime())
 	root.InitDefaultCompletionCmd()
 	if c, _, err := root.Find([]string{"completion"}); err == nil { // an unknown shell is a misuse
 		c.Args, c.RunE = command.NoArgs, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }

@@ -132,17 +132,13 @@ func (f *serveFlags) add(cmd *cobra.Command, def serveDefaults) {
 	g.Texts(&f.models, "model", "serve one `model`: a .py or .onnx file, or a model's folder, by that name or as NAME=PATH; may be given several times")
 	g.Toggle(&f.demo, "demo", "serve the small repository inside this binary (models digits and add_sub)")
 	g.Text(&f.id, "id", def.id, "the server's name in its metadata")
-	g.Text(&f.configName, "model-config-name", "", "read configs/`name`.pbtxt of a model that has it rather than config.pbtxt")
+	f.addLoading(g)
 	f.control.add(g)
-	g.Toggle(&f.noAutoComplete, "disable-auto-complete-config", "do not fill in configurations from the model files")
 	g.Truth(&f.strictConfig, "strict-model-config", false, "older name: true is --disable-auto-complete-config")
 	g.Truth(&f.strictReady, "strict-readiness", true, "report ready only when every model is ready")
 	g.Truth(&f.exitOnError, "exit-on-error", true, "exit if a model does not load")
 	g.Number(&f.loadThreads, "model-load-thread-count", 4, "how many models load at once")
 	g.Number(&f.loadRetries, "model-load-retry-count", 0, "how often a model that does not load is tried again")
-	g.Texts(&f.backendConfig, "backend-config", "`setting` of a backend: [backend,]name=value, such as onnxruntime,default-max-batch-size=8")
-	g.Text(&f.library, "onnxruntime-library", "", "`path` of ONNX Runtime's library; `shoal runtime list` shows what is found without this flag")
-	g.Text(&f.python, "python", "", "`path` of the Python (3.9 or newer, with numpy) that runs Python models, or of a virtual environment; python3 when empty")
 	g.Text(&f.batching, "batching", "", "how requests are batched: triton, by Triton's rules for every model; auto, by what batches cost, for every model with max_batch_size above 1, with or without dynamic_batching and whatever delay it sets; when empty, as each model's configuration says")
 	g.Text(&f.rateLimit, "rate-limit", "off", "execution_count: run instances only when the resources in their rate_limiter are free; off: no limit")
 	g.Texts(&f.rateResources, "rate-limit-resource", "`amount` of a resource: name:count[:device]; without a device it is global, or the amount on every device")
@@ -164,6 +160,15 @@ func (f *serveFlags) add(cmd *cobra.Command, def serveDefaults) {
 	g.Text(&f.record, "record-arrivals", "", "write the time, model, shapes and sizes of each request to this `file`, for shoal perf --replay; if the disk is too slow, requests are left out and counted")
 	g.Text(&f.pprof, "pprof-address", "", "serve Go's profiles under /debug/pprof on this `host:port`; off when empty")
 	addWithoutEffect(command.NewGroup(cmd, "Triton's other flags"))
+}
+
+// addLoading adds the flags that say how a model is loaded.
+func (f *serveFlags) addLoading(g *command.Group) {
+	g.Text(&f.configName, "model-config-name", "", "read configs/`name`.pbtxt of a model that has it rather than config.pbtxt")
+	g.Toggle(&f.noAutoComplete, "disable-auto-complete-config", "do not fill in configurations from the model files")
+	g.Texts(&f.backendConfig, "backend-config", "`setting` of a backend: [backend,]name=value, such as onnxruntime,default-max-batch-size=8")
+	g.Text(&f.library, "onnxruntime-library", "", "`path` of ONNX Runtime's library; `shoal runtime list` shows what is found without this flag")
+	g.Text(&f.python, "python", "", "`path` of the Python (3.9 or newer, with numpy) that runs Python models, or of a virtual environment; python3 when empty")
 }
 
 func (f *httpFlags) add(g *command.Group) {

@@ -21,9 +21,24 @@ const maxFaults = 50
 type faults struct {
 	path string
 	text []byte
-	list []string
+	list []Fault
 	more bool // there were more than maxFaults
 }
+
+// A Fault is one error in a configuration.
+type Fault struct {
+	Line, Column int // in the text, from 1 on; 0 when it is not in one place
+	Text         string
+}
+
+// An InvalidError has all errors in a configuration.
+type InvalidError struct {
+	error  // all on one line, or with their positions on a line each
+	Faults []Fault
+}
+
+// Unwrap returns the error with its code.
+func (e *InvalidError) Unwrap() error { return e.error }
 
 // add adds an error at an offset of the text; field may be empty.
 func (f *faults) add(offset int, field, format string, args ...any) {
@@ -32,11 +47,11 @@ func (f *faults) add(offset int, field, format string, args ...any) {
 		return
 	}
 	line, col := f.position(offset)
-	at := fmt.Sprintf("%s:%d:%d: ", f.path, line, col)
+	text := fmt.Sprintf(format, args...)
 	if field != "" {
-		at += field + ": "
+		text = field + ": " + text
 	}
-	f.list = append(f.list, at+fmt.Sprintf(format, args...))
+	f.list = append(f.list, Fault{line, col, text})
 }
 
 // position returns the line and the column, in characters, of an offset.
@@ -52,11 +67,14 @@ func (f *faults) err() error {
 	if len(f.list) == 0 {
 		return nil
 	}
-	lines := f.list
+	var lines []string
+	for _, at := range f.list {
+		lines = append(lines, fmt.Sprintf("%s:%d:%d: %s", f.path, at.Line, at.Column, at.Text))
+	}
 	if f.more {
 		lines = append(lines, fmt.Sprintf("%s: more than %d faults; the others are not shown", f.path, maxFaults))
 	}
-	return status.Errorf(status.InvalidArgument, "%s", strings.Join(lines, "\n"))
+	return &InvalidError{status.Errorf(status.InvalidArgument, "%s", strings.Join(lines, "\n")), f.list}
 }
 
 // problems collects the errors in a whole configuration.
@@ -72,7 +90,11 @@ func (p problems) err() error {
 	if len(p) == 0 {
 		return nil
 	}
-	return status.Errorf(status.InvalidArgument, "%s", strings.Join(p, "; "))
+	var list []Fault
+	for _, text := range p {
+		list = append(list, Fault{Text: text})
+	}
+	return &InvalidError{status.Errorf(status.InvalidArgument, "%s", strings.Join(p, "; ")), list}
 }
 
 // fieldHint lists the fields of a message: those with similar names, or all of

@@ -36,6 +36,17 @@ func (e Entry) CheckConfig(cfg *modelpb.ModelConfig) error {
 	return nil
 }
 
+// ConfigFile returns the path and the text of the configuration file that Config
+// would read; none when there is no such file.
+func (e Entry) ConfigFile(configName string) (path string, text []byte) {
+	for _, path := range e.configPaths(configName) {
+		if text, err := readFile(path); err == nil {
+			return path, text
+		}
+	}
+	return "", nil
+}
+
 // ConfigStamp is the stamp of the configuration file that Config would read.
 func (e Entry) ConfigStamp(configName string) Stamp {
 	for _, path := range e.configPaths(configName) {

@@ -112,7 +112,7 @@ func Reject(reason reject.Reason, err error) error {
 // Prefix returns err with a prefix to its public text. Its code and its cause
 // stay, so that the log does not repeat itself.
 func Prefix(prefix string, err error) error {
-	if e, ok := err.(*Error); ok {
+	if e, ok := errors.AsType[*Error](err); ok && e.Error() == err.Error() { // nothing was added around it
 		return &Error{Code: e.Code, Public: prefix + e.Public, Cause: e.Cause, Reason: e.Reason}
 	}
 	return Wrap(CodeOf(err), err, prefix+Public(err))
