@@ -3,7 +3,9 @@ package engine
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"shoal/internal/model"
@@ -88,10 +90,24 @@ func parseOverride(src repository.Entry, text string) (*modelpb.ModelConfig, err
 	if err == nil {
 		err = src.CheckConfig(cfg)
 	}
+	if err == nil {
+		err = checkFilenames(cfg)
+	}
 	if err != nil {
 		return nil, status.Prefix("Invalid config override: ", err)
 	}
 	return cfg, nil
+}
+
+// checkFilenames refuses a client's configuration that takes the model from
+// elsewhere on this machine. The repository's own may do so.
+func checkFilenames(cfg *modelpb.ModelConfig) error {
+	for _, name := range append(slices.Sorted(maps.Values(cfg.GetCcModelFilenames())), cfg.GetDefaultModelFilename()) {
+		if name != "" && !filepath.IsLocal(name) {
+			return status.Errorf(status.InvalidArgument, "the model's file '%s' is not inside its version folder", name)
+		}
+	}
+	return nil
 }
 
 // loadWith loads a model with o. The caller has its turn.

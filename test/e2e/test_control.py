@@ -7,14 +7,17 @@ import json
 import shutil
 import textwrap
 
+import grpc
 import numpy as np
 import pytest
+from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
 import clients
 import graphs
 import models
 import pymodels
+import rawhttp
 import server
 from server import wait_until
 
@@ -195,6 +198,40 @@ def test_files_can_be_overridden(explicit):
     assert refused(client.load_model, "sent")[0] in INTERNAL
 
 
+def test_a_configuration_cannot_lead_out_of_the_folder(explicit, tmp_path):
+    client, running = explicit(scaled(), scaled("other", 3.0), load=("scaled",))
+    repository = tmp_path / "repository"
+    (tmp_path / "secret").write_text("secret\n")
+    (repository / "scaled" / "labels.txt").write_text("a\nb\n")
+    out = [dict(SCALED["output"][0], label_filename="../../secret")]
+    sample = {"name": "s", "batch_size": 1, "inputs": {"INPUT0": {"data_type": "TYPE_FP32", "dims": [4], "input_data_file": "../../../secret"}}}
+    for config in (
+        {**SCALED, "output": out},
+        {**SCALED, "default_model_filename": "../../other/1/model.onnx"},
+        {**SCALED, "default_model_filename": str(repository / "other" / "1" / "model.onnx")},
+        {**SCALED, "model_warmup": [sample]},
+        {**SCALED, "colour": "red"},
+    ):
+        code, text = refused(client.load_model, "scaled", config=json.dumps(config))
+        assert "secret\n" not in text and text.startswith(("failed to load 'scaled'", "load failed for model 'scaled'")), text
+        assert factor(client) == 2 and client.is_server_ready()
+
+
+def test_a_payload_of_2_gb_is_refused_before_it_is_sent(serve):
+    running = serve("--model-control-mode=explicit", wanted=(scaled(),)).wait_ready()
+    before = running.rss()
+    for size, status in ((2**31 - 1, 400), (2**31, 400), (2_800_000_000, 400)):
+        with rawhttp.connect(running.http) as sock:
+            sock.sendall(f"POST /v2/repository/models/scaled/load HTTP/1.1\r\nHost: x\r\nContent-Length: {size}\r\n\r\n{{\"parameters\"".encode())
+            assert rawhttp.read_reply(sock, 0).status == status
+    assert running.rss() - before < 64 << 20
+    request = service_pb2.RepositoryModelLoadRequest(model_name="scaled")
+    request.parameters["colour"].string_param = "red"
+    with grpc.insecure_channel(running.grpc) as channel, pytest.raises(grpc.RpcError) as caught:
+        service_pb2_grpc.GRPCInferenceServiceStub(channel).RepositoryModelLoad(request, timeout=20)
+    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT and "unrecognized load parameter 'colour'" in caught.value.details()
+
+
 def test_python_models_are_controlled_too(explicit, tmp_path):
     client, running = explicit(scaled(), flags=(pymodels.PYTHON,))
     config = 'max_batch_size: 8 input { name: "INPUT0" data_type: TYPE_FP32 dims: 4 } output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 4 }'
@@ -291,6 +328,9 @@ def test_models_are_warm_before_they_are_ready(serve, tmp_path):
         ('{"parameters": {"foo": "bar"}}', 500, "unexpected error on creating Triton parameter"),
         ("{x", 500, "failed to parse the request JSON buffer: Missing a name for object member. at 1"),
         ('{"parameters": {"config": 1}}', 500, "attempt to access JSON non-string as string"),
+        ('{"parameters": ["config"]}', 500, "attempt to get members for non-object"),
+        ('{"parameters": null}', 500, "attempt to get members for non-object"),
+        ('{"parameters": {"config": "{}", "unload_dependents": true}}', 500, "unexpected error on creating Triton parameter"),
         ('{"parameters": {"config": "{}", "file:1/model.onnx": "no base64!"}}', 400, "load parameter 'file:1/model.onnx' is not base64"),
     ],
 )

@@ -65,7 +65,12 @@ func (h *handler) load(x *httpserver.Exchange, rt route) error {
 		return errRepositoryName
 	}
 	var o override
-	err := h.jsonBody(x, parameters(o.read))
+	err := h.jsonBody(x, func(s *scanner, name string) bool {
+		if name == "parameters" && s.peek() != '{' {
+			o.fault(status.Internal, "attempt to get members for non-object")
+		}
+		return parameters(o.read)(s, name)
+	})
 	if err = cmp.Or(err, o.bad); err != nil {
 		return err
 	}
