@@ -20,7 +20,7 @@ var floors = [][]string{
 	{"internal/tensor", "internal/connlimit", "internal/reject", "internal/race", "internal/timerfd", "internal/protocol/h2", "internal/protocol/compression", "internal/protocol/tlsfiles", "internal/logsink", "internal/histogram", "internal/spelling", "internal/tempdir", "python"},
 	{"internal/status"},
 	{"internal/model/modelpb", "internal/logset", "internal/trace", "internal/shm", "internal/usermetric", "internal/inflight"},
-	{"internal/infer", "internal/model", "internal/worker"},
+	{"internal/infer", "internal/model", "internal/worker", "internal/trace/otlp"},
 	{"internal/backend"},
 	{"internal/arrivals", "internal/respcache", "internal/sched", "internal/backend/backendtest"},
 	{"internal/sim"},

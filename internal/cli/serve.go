@@ -106,7 +106,7 @@ func serve(f *serveFlags, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer endRecord()
-	tracer, err := f.trace.start(log)
+	tracer, err := f.trace.start(f.service, log)
 	if err != nil {
 		return err
 	}

@@ -17,11 +17,14 @@ import (
 )
 
 // serveDefaults are the differences between `shoal serve` and `tritonserver`.
-type serveDefaults struct{ id string }
+type serveDefaults struct {
+	id      string
+	service string // its name among those that send traces
+}
 
 var (
-	shoalDefaults  = serveDefaults{id: "shoal"}
-	tritonDefaults = serveDefaults{id: "triton"}
+	shoalDefaults  = serveDefaults{id: "shoal", service: "shoal"}
+	tritonDefaults = serveDefaults{id: "triton", service: "triton-inference-server"}
 )
 
 // serveFlags are the flags of the serve command. Those that tritonserver has
@@ -56,6 +59,7 @@ type serveFlags struct {
 	metrics metricsFlags
 	log     logFlags
 	trace   traceFlags
+	service string // for traces; no flag
 
 	memory memoryFlags
 
@@ -153,6 +157,7 @@ func (f *serveFlags) add(cmd *cobra.Command, def serveDefaults) {
 	f.metrics.add(command.NewGroup(cmd, "Metrics"))
 	f.log.add(command.NewGroup(cmd, "Logging"))
 	f.trace.add(command.NewGroup(cmd, "Tracing"))
+	f.service = def.service
 	g = command.NewGroup(cmd, "Process")
 	g.Number(&f.exitTimeout, "exit-timeout-secs", 30, "how long requests in flight and models may take to end after SIGTERM or SIGINT")
 	g.Number(&f.preStop, "pre-stop-delay-secs", 0, "how long the server goes on taking requests after SIGTERM or SIGINT, while it reports not ready, before it stops; for load balancers that need a while to notice")

@@ -1,13 +1,14 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 
 	"shoal/internal/cli/command"
 	"shoal/internal/trace"
+	"shoal/internal/trace/otlp"
 )
 
 // traceFlags say which requests are traced, and where their traces go.
@@ -20,6 +21,9 @@ type traceFlags struct {
 
 	parsed trace.Config // by check
 }
+
+// receiverVariables name the receiver of traces when no setting does.
+var receiverVariables = []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"}
 
 func (f *traceFlags) add(g *command.Group) {
 	g.Texts(&f.config, "trace-config", "`setting` of traces: level=TIMESTAMPS and level=TENSORS, rate=N for one in N requests, count=N, mode=triton or mode=opentelemetry; triton,file=PATH; opentelemetry,url=URL; docs/tracing.md has the others; may be given several times")
@@ -52,15 +56,25 @@ func (f *traceFlags) check() (err error) {
 	return nil
 }
 
-// start returns the tracer, which the caller must close.
-func (f *traceFlags) start(log *slog.Logger) (*trace.Tracer, error) {
-	if why := f.parsed.Silent(); why != "" {
+// start returns the tracer, which the caller must close. The service is this server's
+// name among those that send traces.
+func (f *traceFlags) start(service string, log *slog.Logger) (*trace.Tracer, error) {
+	c := f.parsed
+	if why := c.Silent(); why != "" {
 		log.Warn("--trace-config asks for traces, but none will be taken", "reason", why)
 	}
-	if f.parsed.Mode == trace.ModeOpenTelemetry {
-		return nil, errors.New("--trace-config mode=opentelemetry is not served yet; use mode=triton with triton,file=PATH")
+	var x trace.Exporter
+	if c.Mode == trace.ModeOpenTelemetry {
+		sender, err := otlp.Start(otlp.Options{
+			OpenTelemetry: c.OpenTelemetry, Service: service, Version: Version, Log: log,
+			Environment: slices.ContainsFunc(receiverVariables, func(name string) bool { return os.Getenv(name) != "" }),
+		})
+		if err != nil {
+			return nil, fmt.Errorf("--trace-config: %w", err)
+		}
+		x = sender
 	}
-	t, err := trace.Start(f.parsed, nil, log)
+	t, err := trace.Start(c, x, log)
 	if err != nil {
 		return nil, fmt.Errorf("--trace-config: %w", err)
 	}
