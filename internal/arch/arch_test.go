@@ -17,7 +17,7 @@ import (
 // lower floors, and those below its own folder; what stands on one floor does
 // not know its neighbours.
 var floors = [][]string{
-	{"internal/tensor", "internal/connlimit", "internal/reject", "internal/race", "internal/timerfd", "internal/protocol/h2", "internal/protocol/compression", "internal/protocol/tlsfiles", "internal/logsink", "internal/histogram", "internal/spelling", "internal/tempdir", "python"},
+	{"internal/tensor", "internal/connlimit", "internal/reject", "internal/race", "internal/timerfd", "internal/protocol/h2", "internal/protocol/compression", "internal/protocol/tlsfiles", "internal/logsink", "internal/histogram", "internal/spelling", "internal/tempdir", "internal/properties", "internal/archive", "python"},
 	{"internal/status"},
 	{"internal/model/modelpb", "internal/logset", "internal/trace", "internal/shm", "internal/usermetric", "internal/inflight"},
 	{"internal/infer", "internal/model", "internal/worker", "internal/trace/otlp"},
@@ -29,8 +29,9 @@ var floors = [][]string{
 	{"internal/backend/onnx/onnxtest"},
 	{"internal/backend/example/identity", "internal/backend/example/repeat", "internal/backend/example/square", "internal/backend/onnx", "internal/backend/python", "internal/ensemble", "internal/repository"},
 	{"internal/engine"},
+	{"internal/modelstore"},
 	{"internal/protocol/kservegrpc/inferencepb", "internal/protocol/grpcserver", "internal/protocol/httpserver", "internal/protocol/kserve"},
-	{"internal/protocol/kservehttp", "internal/protocol/kservegrpc", "internal/metrics", "internal/demo", "internal/client", "internal/perf/chart"},
+	{"internal/protocol/kservehttp", "internal/protocol/kservegrpc", "internal/protocol/modelserver", "internal/metrics", "internal/demo", "internal/client", "internal/perf/chart"},
 	{"internal/load", "internal/top", "internal/perf/input"},
 	{"internal/perf/result"},
 	{"internal/perf/judge", "internal/perf/drive", "internal/perf/live"},

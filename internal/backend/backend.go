@@ -173,6 +173,7 @@ type Supervised interface {
 // A Worker is the state of the process behind an instance.
 type Worker struct {
 	Name     string // the instance's
+	PID      int    // of the process, 0 when it is not there
 	Restarts int    // how often it was started again
 	Resident int64  // bytes of its memory that are resident, 0 when it is not there
 	// Handler is the total time of the model's own code, in all processes of

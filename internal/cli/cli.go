@@ -26,15 +26,22 @@ const (
 
 // Main runs the command that args name and returns the process's exit code.
 // Called as tritonserver it is the serve command with Triton's defaults, called
-// as perf_analyzer the perf command.
+// as perf_analyzer the perf command, and under the names of Multi Model Server and
+// TorchServe one of them, or their archivers.
 func Main(args []string, stdout, stderr io.Writer) int {
 	name := filepath.Base(args[0])
+	if _, ok := modelServerNames[name]; ok {
+		return runModelServer(name, args[1:], stdout, stderr)
+	}
 	root := newRoot()
 	switch name {
 	case "tritonserver":
 		root = alone(newServe(tritonDefaults), name)
 	case "perf_analyzer":
 		root = alone(perfcmd.New(Version), name)
+	case "model-archiver", "torch-model-archiver":
+		root = alone(newArchiver(name), name)
+		root.Version = "" // --version is the model's
 	default:
 		name = "shoal"
 	}
@@ -107,7 +114,7 @@ from the same model repositories and to the same clients as NVIDIA Triton.`,
 	}
 	root.SetVersionTemplate("shoal {{.Version}}\n")
 	root.SetFlagErrorFunc(command.FlagMisused)
-	root.AddCommand(newServe(shoalDefaults), newCheck(), perfcmd.New(Version), newTop(), newRuntime())
+	root.AddCommand(newServe(shoalDefaults), newCheck(), perfcmd.New(Version), newTop(), newRuntime(), newArchive())
 	root.InitDefaultCompletionCmd()
 	if c, _, err := root.Find([]string{"completion"}); err == nil { // an unknown shell is a misuse
 		c.Args, c.RunE = command.NoArgs, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }

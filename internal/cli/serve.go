@@ -130,9 +130,19 @@ func serve(f *serveFlags, stdout, stderr io.Writer) error {
 	if err := life.stopWith(f.stopWith); err != nil {
 		return err
 	}
+	if f.modelServer != nil {
+		if f.registry, err = openModelServer(f.modelServer, e, life, f.workers, &temp); err != nil {
+			_ = life.stop(e) // the cause is more important
+			return err
+		}
+		defer f.registry.close()
+	}
 	if err := f.startServices(life, e); err != nil {
 		_ = life.stop(e) // the cause is more important
 		return err
+	}
+	if f.serving != nil {
+		f.serving()
 	}
 	err = life.load(e)
 	if life.stopping() {
@@ -142,6 +152,12 @@ func serve(f *serveFlags, stdout, stderr io.Writer) error {
 	if err != nil {
 		_ = life.stop(e) // the cause is more important
 		return err
+	}
+	if f.registry != nil {
+		f.loadModelServer(life, out.stdout)
+		if life.stopping() {
+			return life.stop(e)
+		}
 	}
 	log.Info("ready", "after", time.Since(begin).Round(time.Millisecond))
 	if f.control.mode == controlPoll {
@@ -208,12 +224,13 @@ func (f *serveFlags) backends(log *slog.Logger) ([]backend.Backend, error) {
 		Logger:  log,
 	})
 	workers := python.New(python.Options{
-		Python: cmp.Or(f.python, os.Getenv(pythonVariable)), Environ: os.Environ(), Cache: cacheFolder(),
+		Python: cmp.Or(f.python, os.Getenv(pythonVariable)), Environ: f.modelServer.environment(os.Environ()), Cache: cacheFolder(),
 		Spare:             filepath.Join(os.TempDir(), fmt.Sprintf("shoal-%d", os.Getuid())),
 		Config:            mergeSettings(settings[""], settings["python"]),
 		ResponseQueueSize: f.responseQueue,
 		Logger:            log, Metrics: &f.userMetrics,
 	})
+	f.workers = workers
 	return []backend.Backend{identity.Backend{}, repeat.Backend{}, square.Backend{}, ort, workers}, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"shoal/internal/arrivals"
+	"shoal/internal/backend/python"
 	"shoal/internal/cli/command"
 	"shoal/internal/engine"
 	"shoal/internal/metrics"
@@ -62,6 +63,11 @@ type serveFlags struct {
 	service string // for traces; no flag
 
 	memory memoryFlags
+
+	modelServer *modelServerConfig // of --model-server, or of the command of that name; nil for none
+	registry    *modelServer       // no flag
+	workers     *python.Backend    // no flag
+	serving     func()             // called once the server listens; nil for nothing
 
 	exitTimeout int
 	preStop     int

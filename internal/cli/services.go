@@ -29,14 +29,22 @@ import (
 // is taken ends the start before a model is loaded.
 func (f *serveFlags) startServices(l *life, e *engine.Engine) error {
 	f.fitDescriptors(l.log)
-	steps := []struct {
+	type step struct {
 		wanted bool
 		at     endpoint
 		start  func(*life, *engine.Engine, net.Listener) (service, error)
-	}{
+	}
+	steps := []step{
 		{f.http.allow, f.http.endpoint(), f.startHTTP},
 		{f.grpc.allow, f.grpc.endpoint(), f.startGRPC},
 		{f.metrics.allow, f.metrics.endpoint(f.http.address), f.startMetrics},
+	}
+	if f.registry != nil {
+		for _, ml := range f.registry.listeners() {
+			steps = append(steps, step{true, ml.endpoint(), func(l *life, _ *engine.Engine, ln net.Listener) (service, error) {
+				return f.registry.start(f, ml, l, ln)
+			}})
+		}
 	}
 	listeners := make([]net.Listener, len(steps))
 	closeAll := func() {

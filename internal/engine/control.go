@@ -116,6 +116,9 @@ func (e *Engine) Unload(ctx context.Context, name string, dependents bool) error
 		return err
 	}
 	defer e.work.Done()
+	if m := (*e.models.Load())[name]; m != nil && m.installed.Load() {
+		return status.Errorf(status.InvalidArgument, "model '%s' is not of a repository: unregister it with the management API that it was registered with", name)
+	}
 	names, err := e.takeSet(ctx, func() []string {
 		unwanted, callers := e.unloadSet(name, dependents)
 		return append(unwanted, callers...)

@@ -20,6 +20,8 @@ type managed struct {
 	entry atomic.Pointer[entry]
 	wish  atomic.Pointer[wish] // nil when nobody wants the model; changed by whoever has the turn
 
+	installed atomic.Bool // by Install: no repository has it
+
 	// Protected by turn.
 	override *override         // what a client has put in place of the repository's; nil when nothing
 	refused  *repository.Model // what could not be loaded at the last attempt; nil when everything could

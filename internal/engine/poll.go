@@ -96,6 +96,10 @@ func (e *Engine) follow(ctx context.Context, found []repository.Entry, ambiguous
 		}
 	}
 	for _, m := range gone {
+		if m.installed.Load() {
+			delete(gone, m.name)
+			continue
+		}
 		m.wish.Store(nil)
 	}
 	plan := e.plan(wants, waiting, slices.Collect(maps.Keys(gone)))
@@ -132,7 +136,9 @@ func (e *Engine) forget(found []repository.Entry, ambiguous []string) {
 		there[name] = true
 	}
 	next := maps.Clone(*e.models.Load())
-	maps.DeleteFunc(next, func(name string, m *managed) bool { return !there[name] && m.entry.Load().over() })
+	maps.DeleteFunc(next, func(name string, m *managed) bool {
+		return !there[name] && !m.installed.Load() && m.entry.Load().over()
+	})
 	e.models.Store(&next)
 }
 

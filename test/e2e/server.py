@@ -49,7 +49,7 @@ def environment() -> dict[str, str]:
 class Server:
     """One running `shoal serve`. Use it as a context manager: leaving ends the process."""
 
-    def __init__(self, *args: object, binary: pathlib.Path = BINARY, command=("serve",), env=None):
+    def __init__(self, *args: object, binary: pathlib.Path = BINARY, command=("serve",), env=None, cwd=None):
         assert binary.exists(), f"{binary} is missing: run `make build`, or set SHOAL to the binary"
         self.args = [str(binary), *command, *(str(a) for a in args)]
         self.started = time.monotonic()
@@ -59,6 +59,7 @@ class Server:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env={**environment(), **(env or {})},
+            cwd=cwd,
             text=True,
             errors="replace",
         )

@@ -119,6 +119,9 @@ func (p probed) Complete(ctx context.Context, cfg *modelpb.ModelConfig) error {
 // configuration. Importing the code can take long, so it is not done without
 // need.
 func hasToBeAsked(src backend.Source, cfg *modelpb.ModelConfig) bool {
+	if isArchive(cfg) {
+		return false
+	}
 	if len(cfg.GetInput()) == 0 || len(cfg.GetOutput()) == 0 {
 		return true
 	}

@@ -247,7 +247,7 @@ func (in *instance) fault(err error) error {
 func (in *instance) Worker() backend.Worker {
 	w := backend.Worker{Name: in.name, Restarts: in.sup.Status().Restarts, Handler: time.Duration(in.handler.Load())}
 	if l := in.current.Load(); l != nil {
-		w.Resident = l.process.RSS()
+		w.Resident, w.PID = l.process.RSS(), l.process.PID()
 	}
 	return w
 }

@@ -141,11 +141,18 @@ func (b *Backend) newInitMessage(mode string, src backend.Source, cfg *modelpb.M
 	if msg.VersionDir, err = filepath.Abs(src.Dir); err != nil {
 		return msg, err
 	}
+	if isArchive(cfg) {
+		msg.Handler = "shoal._archive"
+		return msg, nil
+	}
 	if file := modelFile(msg.VersionDir, cfg); exists(file) {
 		msg.ModelFile = file
 	}
 	return msg, nil
 }
+
+// isArchive reports whether the model is that of an archive.
+func isArchive(cfg *modelpb.ModelConfig) bool { return cfg.GetParameters()[ParamArchive] != nil }
 
 func modelFile(dir string, cfg *modelpb.ModelConfig) string { return filepath.Join(dir, fileName(cfg)) }
 

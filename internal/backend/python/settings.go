@@ -26,8 +26,12 @@ const (
 	paramEnv        = "SHOAL_ENV_" // with the variable's name behind it
 	paramRunTimeout = "SHOAL_EXECUTION_TIMEOUT_SECONDS"
 	paramStart      = "SHOAL_START_TIMEOUT_SECONDS"
-	paramEnvPath    = "EXECUTION_ENV_PATH"
-	paramForceCPU   = "FORCE_CPU_ONLY_INPUT_TENSORS"
+	// ParamArchive makes a model that of an archive of Multi Model Server or
+	// TorchServe: JSON with what shoal/_archive.py needs to know.
+	ParamArchive = "SHOAL_ARCHIVE"
+
+	paramEnvPath  = "EXECUTION_ENV_PATH"
+	paramForceCPU = "FORCE_CPU_ONLY_INPUT_TENSORS"
 
 	// modelFolder stands for the model's folder in paths.
 	modelFolder = "$$TRITON_MODEL_DIRECTORY"
@@ -72,6 +76,7 @@ func (b *Backend) settings(src backend.Source, cfg *modelpb.ModelConfig) (settin
 			}
 		case strings.HasPrefix(name, paramEnv) && len(name) > len(paramEnv):
 			s.env = append(s.env, name[len(paramEnv):]+"="+value)
+		case name == ParamArchive:
 		case model.ServerParameter(name):
 		case strings.HasPrefix(name, paramPrefix):
 			err = fmt.Errorf("unknown parameter; the parameters are %s, %s, %s, %s and %sNAME", paramPython, paramRunTimeout, paramStart, model.ParamBatching, paramEnv)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"strconv"
 	"strings"
 
@@ -24,6 +25,8 @@ type Stream interface {
 type answer struct {
 	status      int    // 0 for 200
 	phrase      string // empty for the usual one
+	ownPhrase   bool   // phrase is the dialect's, even if it is empty
+	close       bool   // the connection ends with it
 	contentType string // empty for none
 	headers     []byte // other headers, as they are sent
 	body        []byte
@@ -62,6 +65,7 @@ func (a *answer) fail(d Dialect, err error) {
 	body, head := d.AppendError(a.own[:0], err)
 	a.own, a.body = body, body
 	a.status, a.phrase, a.contentType = head.Status, head.Phrase, head.Type
+	a.headers, a.close = append(a.headers, head.Headers...), head.Close
 	if e, ok := errors.AsType[*Error](err); ok && e.Accept != "" {
 		a.headers = appendHeader(a.headers, fasthttp.HeaderAcceptEncoding, e.Accept)
 	}
@@ -70,6 +74,17 @@ func (a *answer) fail(d Dialect, err error) {
 // SetStatus sets the answer's status; the default is 200.
 func (x *Exchange) SetStatus(code int) { x.answer.status = code }
 
+// SetPhrase sets the answer's reason phrase, which may be empty.
+func (x *Exchange) SetPhrase(phrase string) {
+	x.answer.phrase, x.answer.ownPhrase = oneLine.Replace(phrase), true
+}
+
+// CloseAfter ends the connection after the answer.
+func (x *Exchange) CloseAfter() { x.answer.close = true }
+
+// RemoteAddr returns the client's address.
+func (x *Exchange) RemoteAddr() net.Addr { return x.conn.RemoteAddr() }
+
 // SetType sets the answer's Content-Type; by default there is none.
 func (x *Exchange) SetType(contentType string) { x.answer.contentType = contentType }
 
@@ -77,6 +92,9 @@ func (x *Exchange) SetType(contentType string) { x.answer.contentType = contentT
 func (x *Exchange) SetHeader(name, value string) {
 	x.answer.headers = appendHeader(x.answer.headers, oneLine.Replace(name), oneLine.Replace(value))
 }
+
+// SetHeaders adds header lines that are complete, each with its line break.
+func (x *Exchange) SetHeaders(lines []byte) { x.answer.headers = append(x.answer.headers, lines...) }
 
 // SetHeaderInt adds another header, whose value is a number, to the answer.
 func (x *Exchange) SetHeaderInt(name string, n int) {
@@ -131,7 +149,7 @@ func (x *Exchange) appendHead(b []byte, keep bool) []byte {
 	if a.status == 0 {
 		a.status = fasthttp.StatusOK
 	}
-	if a.phrase == "" {
+	if a.phrase == "" && !a.ownPhrase {
 		a.phrase = fasthttp.StatusMessage(a.status)
 	}
 	b = append(b, proto...)
@@ -151,7 +169,7 @@ func (x *Exchange) appendHead(b []byte, keep bool) []byte {
 	switch {
 	case !keep:
 		b = append(b, "Connection: close\r\n"...)
-	case !x.Header.IsHTTP11():
+	case !x.Header.IsHTTP11() || x.conn != nil && x.conn.server.opt.SayKeepAlive:
 		b = append(b, "Connection: keep-alive\r\n"...)
 	}
 	return append(b, "\r\n"...)

@@ -28,6 +28,9 @@ type ErrorHead struct {
 	Status int
 	Phrase string // empty for the usual one
 	Type   string // the Content-Type
+
+	Headers []byte // other headers, as they are sent
+	Close   bool   // the connection ends with it
 }
 
 // An Error is an error of the HTTP exchange rather than of its content, with

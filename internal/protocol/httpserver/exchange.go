@@ -69,7 +69,7 @@ func (x *Exchange) next() bool {
 	if c.unread {
 		c.unread = !x.drain()
 	}
-	keep := !c.unread && !c.server.closing.Load() && !x.Header.ConnectionClose() && !x.twoLengths()
+	keep := !c.unread && !c.server.closing.Load() && !x.Header.ConnectionClose() && !x.twoLengths() && !x.answer.close
 	c.phase = phaseIdle
 	return x.writeAnswer(keep) == nil && keep
 }
@@ -171,6 +171,9 @@ func (x *Exchange) unreadable(err error) bool {
 		x.Header.SetRequestURIBytes(fields[1])
 	}
 	answer := headError(err, fields, headers)
+	if answer == nil && x.conn.server.opt.AnswerAll {
+		answer = errMalformed
+	}
 	if answer == nil {
 		x.rejected(x.Header.RequestURI(), reject.Malformed, "")
 		return false

@@ -32,6 +32,11 @@ type Options struct {
 	// have the same one share it.
 	Limit *Limit
 
+	// SayKeepAlive adds a header Connection to every answer.
+	SayKeepAlive bool
+	// AnswerAll answers also what is no HTTP at all.
+	AnswerAll bool
+
 	// IdleTimeout ends a connection that waits for a request; 5 minutes.
 	IdleTimeout time.Duration
 	// HeaderTimeout is how long a request's headers may take to arrive; 10 s.

@@ -1,0 +1,257 @@
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"shoal/internal/backend/python"
+	"shoal/internal/engine"
+	"shoal/internal/modelstore"
+	"shoal/internal/protocol/httpserver"
+	"shoal/internal/protocol/modelserver"
+	"shoal/internal/tempdir"
+)
+
+// A modelServer is the part of a server that speaks the dialect of Multi Model
+// Server or TorchServe.
+type modelServer struct {
+	config *modelServerConfig
+	store  *modelstore.Store
+	server *modelserver.Server
+	keys   *modelserver.Keys
+	save   func() // writes a snapshot; nil for none
+	logs   *modelServerLogs
+}
+
+// environment returns the variables for workers.
+func (c *modelServerConfig) environment(env []string) []string {
+	if c == nil || c.hidden == nil {
+		return env
+	}
+	return slices.DeleteFunc(slices.Clone(env), func(e string) bool {
+		name, _, _ := strings.Cut(e, "=")
+		return c.hidden.MatchString(name)
+	})
+}
+
+// openModelServer makes the model server of a configuration. It serves nothing yet.
+func openModelServer(c *modelServerConfig, e *engine.Engine, l *life, workers *python.Backend, temp *tempdir.Dir) (*modelServer, error) {
+	m := &modelServer{config: c}
+	dir, err := temp.Path()
+	if err != nil {
+		return nil, err
+	}
+	gpus := workers.GPUs()
+	if c.gpus >= 0 {
+		gpus = min(gpus, c.gpus)
+	}
+	if m.logs, err = openModelServerLogs(c.dialect, os.Getenv); err != nil {
+		l.log.Warn("logs in files are not written", "err", err)
+	}
+	if m.store, err = modelstore.Open(modelstore.Options{
+		Dialect: c.dialect, Engine: e, Folder: c.store, Temp: dir, DefaultHandler: c.handler, Workers: c.workers, QueueSize: c.queueSize,
+		ResponseTimeout: c.response, StartupTimeout: c.startup, UnregisterTimeout: c.unregister, MaxResponseSize: c.maxResponse,
+		RawInput: c.rawInput, Envelope: c.envelope, AnyImageSize: c.anyImage, GPUs: gpus, Allowed: c.allowed, Log: l.log,
+		Metrics: m.logs.modelMetrics != nil, Changed: func() {
+			if m.save != nil {
+				m.save()
+			}
+		},
+	}); err != nil {
+		return nil, err
+	}
+	opt := modelserver.Options{
+		Engine: e, Store: m.store, MaxRequestSize: c.maxRequest, Memory: l.memory,
+		AllowOrigin: c.cors[0], AllowMethods: c.cors[1], AllowHeaders: c.cors[2],
+		ModelAPI: c.modelAPI, OpenInference: c.openInference, Access: m.logs.access(), Log: l.log,
+	}
+	if c.metricsOn {
+		opt.Counters = modelserver.NewCounters()
+	}
+	if c.dialect == modelstore.TorchServe && !c.noTokens {
+		path, err := filepath.Abs("key_file.json")
+		if err == nil {
+			m.keys, err = modelserver.NewKeys(path, c.tokenLife)
+		}
+		if err != nil {
+			m.store.Close()
+			return nil, fmt.Errorf("write the file with the keys of clients: %w; --disable-token-auth serves without keys", err)
+		}
+		opt.Keys = m.keys
+		l.log.Info("clients need the keys in key_file.json", "file", path)
+	}
+	m.server = modelserver.New(opt)
+	if keys := c.unknown(); len(keys) > 0 {
+		l.log.Warn("the configuration has keys that are not known", "keys", strings.Join(keys, ", "))
+	}
+	if c.management.open() {
+		l.log.Warn("the management API can be reached from other machines: whoever reaches it can run code here", "address", c.management.text)
+	}
+	return m, nil
+}
+
+// close ends what the model server has started. Nothing is served any more.
+func (m *modelServer) close() {
+	m.store.Close()
+	if m.keys != nil {
+		m.keys.Remove()
+	}
+	m.logs.close()
+}
+
+// A modelListener is an endpoint of a model server.
+type modelListener struct {
+	name string
+	at   modelServerAddress
+	apis modelserver.API
+}
+
+// listeners returns the endpoints: APIs with the same address share one.
+func (m *modelServer) listeners() []modelListener {
+	c := m.config
+	list := []modelListener{{"inference", c.inference, modelserver.Inference}}
+	add := func(name string, at modelServerAddress, api modelserver.API) {
+		for i := range list {
+			if same := list[i].at; same.host == at.host && same.port == at.port && at.port != 0 {
+				list[i].apis |= api
+				return
+			}
+		}
+		list = append(list, modelListener{name, at, api})
+	}
+	add("management", c.management, modelserver.Management)
+	if c.dialect == modelstore.TorchServe {
+		add("model_metrics", c.metrics, modelserver.Metrics)
+	}
+	return list
+}
+
+// endpoint returns where a listener listens.
+func (ml *modelListener) endpoint() endpoint {
+	key := strings.TrimPrefix(ml.name, "model_") + "_address"
+	return endpoint{ml.name, ml.at.host, ml.at.port, false, key, key}
+}
+
+// start serves a listener.
+func (m *modelServer) start(f *serveFlags, ml modelListener, l *life, ln net.Listener) (service, error) {
+	if ml.at.tls {
+		cert, err := m.certificate()
+		if err != nil {
+			_ = ln.Close()
+			return service{}, err
+		}
+		ln = tls.NewListener(ln, &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12})
+	}
+	o := modelserver.HTTP(httpserver.Options{
+		Rejects: f.rejects, Log: l.log, Memory: l.memory, MaxRatio: int64(f.memory.ratio), MaxConnections: f.http.maxConnections,
+		IdleTimeout: seconds(f.http.idleTimeout), HeaderTimeout: seconds(f.http.headerTimeout), StallTimeout: seconds(f.http.bodyTimeout),
+	}, m.config.maxRequest)
+	o.MaxConnections = connections(o.MaxConnections, o.ConnMemory(), l.memory.Budget())
+	s, err := httpserver.Start(o, m.server.Dialect(ml.apis), ln)
+	if err != nil {
+		return service{}, err
+	}
+	return service{ml.name, s.Close, s.InFlight}, nil
+}
+
+// certificate returns the certificate for https.
+func (m *modelServer) certificate() (tls.Certificate, error) {
+	c := m.config
+	if c.key == "" || c.cert == "" {
+		return tls.Certificate{}, errors.New("an https address needs private_key_file and certificate_file in the configuration")
+	}
+	cert, err := tls.LoadX509KeyPair(c.cert, c.key)
+	if err != nil {
+		return cert, fmt.Errorf("private_key_file and certificate_file: %w", err)
+	}
+	return cert, nil
+}
+
+// load registers the models of the start, side by side. Failures are logged.
+func (m *modelServer) load(ctx context.Context, log *slog.Logger) {
+	var wg sync.WaitGroup
+	for _, r := range m.startup(log) {
+		wg.Go(func() {
+			if _, err := m.store.Register(ctx, r); err != nil {
+				log.Error("failed to load model", "url", r.URL, "err", err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// startup returns the models of the start.
+func (m *modelServer) startup(log *slog.Logger) []modelstore.Registration {
+	c := m.config
+	if c.snapshot != "" {
+		list, err := modelstore.ParseSnapshot(c.snapshot)
+		if err != nil {
+			log.Error("the snapshot cannot be read", "err", err)
+		}
+		return list
+	}
+	var list []modelstore.Registration
+	add := func(name, url string) {
+		workers := c.startWorkers
+		list = append(list, modelstore.Registration{URL: url, HasURL: true, Name: name, InitialWorkers: &workers, Synchronous: true, Startup: true})
+	}
+	switch load := strings.TrimSpace(c.load); {
+	case load == "":
+	case strings.EqualFold(load, "all"):
+		files, err := os.ReadDir(c.store)
+		if err != nil {
+			log.Error("the model store cannot be read", "err", err)
+		}
+		for _, f := range files {
+			name := f.Name()
+			if strings.HasPrefix(name, ".") {
+				continue
+			}
+			ext := path.Ext(name)
+			if f.IsDir() || ext == ".mar" || ext == ".model" || c.dialect == modelstore.TorchServe && strings.HasSuffix(name, ".tar.gz") {
+				add("", name)
+			}
+		}
+	default:
+		for item := range strings.SplitSeq(load, ",") {
+			if item = strings.TrimSpace(item); item == "" {
+				continue
+			}
+			name, url, ok := strings.Cut(item, "=")
+			if !ok {
+				name, url = "", item
+			}
+			add(name, url)
+		}
+	}
+	return list
+}
+
+// loadModelServer registers the models of the start, unless a signal comes first,
+// and says that the server has started.
+func (f *serveFlags) loadModelServer(l *life, stdout io.Writer) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		select {
+		case <-l.asked:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	f.registry.load(ctx, l.log)
+	if !l.stopping() {
+		fmt.Fprintln(stdout, "Model server started.")
+	}
+}

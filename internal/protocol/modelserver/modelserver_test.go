@@ -1,0 +1,185 @@
+package modelserver
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"shoal/internal/modelstore"
+	"shoal/internal/status"
+)
+
+func TestPathsAreSplitLikeJava(t *testing.T) {
+	for path, want := range map[string][]string{
+		"/": {}, "": {}, "/models": {"", "models"}, "/models/x/": {"", "models", "x"}, "//ping": {"", "", "ping"}, "http://h/ping": {"http:", "", "h", "ping"},
+	} {
+		if got := split(path); !slices.Equal(got, want) {
+			t.Errorf("%q: got %q, want %q", path, got, want)
+		}
+	}
+}
+
+func TestLenientJSON(t *testing.T) {
+	cases := []struct {
+		text string
+		want []pair
+		bad  string
+	}{
+		{`{"url":"a.mar","batch_size":4,"synchronous":true}`, []pair{{"url", "a.mar"}, {"batch_size", "4"}, {"synchronous", "true"}}, ""},
+		{`{'url':'a.mar', n: '1', "x": null,}`, []pair{{"url", "a.mar"}, {"n", "1"}}, ""},
+		{`{"a":"\u0041\n\""}`, []pair{{"a", "A\n\""}}, ""},
+		{``, nil, ""},
+		{`{}`, nil, ""},
+		{`{"url":`, nil, "java.io.EOFException: End of input at line 1 column 8 path $.url"},
+		{`[1]`, nil, "Expected BEGIN_OBJECT"},
+		{`{"a":{"b":1}}`, nil, "Expected a string"},
+		{`{"a" 1}`, nil, "Expected ':'"},
+		{`{"a":1} x`, nil, "Expected the end"},
+	}
+	for _, c := range cases {
+		got, err := parseLenient([]byte(c.text))
+		if c.bad != "" {
+			if err == nil || !strings.Contains(err.Error(), c.bad) {
+				t.Errorf("%s: got %v, want %s", c.text, err, c.bad)
+			}
+			continue
+		}
+		if err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("%s: got %q and %v, want %q", c.text, got, err, c.want)
+		}
+	}
+}
+
+func FuzzLenientJSON(f *testing.F) {
+	for _, text := range []string{`{"url":"a","b":1}`, `{'a':'b';c=d}`, `{"\u00`, "{a", `{"a":"\`} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		list, err := parseLenient(b)
+		if err == nil && len(list) > len(b) {
+			t.Errorf("got %d members of %d bytes", len(list), len(b))
+		}
+	})
+}
+
+func FuzzForm(f *testing.F) {
+	f.Add([]byte("--B\r\nContent-Disposition: form-data; name=\"a\"; filename=\"\"\r\nContent-Type: text/plain\r\n\r\nx\r\n--B--\r\n"), "B")
+	f.Fuzz(func(t *testing.T, b []byte, boundary string) {
+		size := 0
+		for _, p := range formParts(b, boundary) {
+			size += len(p.Value)
+		}
+		if size > len(b) {
+			t.Errorf("got %d bytes of %d", size, len(b))
+		}
+	})
+}
+
+func TestFormsAreReadLikeTheOriginal(t *testing.T) {
+	body := strings.ReplaceAll(`--B
+Content-Disposition: form-data; name="data"; filename="f.json"
+Content-Type: application/json
+
+{"k":1}
+--B
+Content-Disposition: form-data; name="txt"
+Content-Type: text/plain
+
+plain
+--B
+Content-Disposition: form-data; name="empty"; filename=""
+Content-Type: image/png
+
+x
+--B--
+`, "\n", "\r\n")
+	var got []string
+	for _, p := range formParts([]byte(body), "B") {
+		got = append(got, p.Name+"|"+p.Type+"|"+string(p.Value))
+	}
+	if want := []string{`data|application/json|{"k":1}`, "txt||plain", "empty|image/png|x"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := formParts([]byte("--B\r\nnot really"), "B"); len(got) != 0 {
+		t.Errorf("got %v of a broken form", got)
+	}
+}
+
+func TestEveryCodeHasAStatus(t *testing.T) {
+	for code := range status.CodeCount {
+		if e := asError(status.Errorf(code, "text")); e.Status < 400 || e.Type == "" || e.Text != "text" {
+			t.Errorf("%v: got %d %q %q", code, e.Status, e.Type, e.Text)
+		}
+	}
+}
+
+func TestKeys(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "key_file.json")
+	k, err := NewKeys(path, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	k.now = func() time.Time { return now }
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("got %v and %v, want a file that only its owner reads", info.Mode(), err)
+	}
+	inference, management := "Bearer "+k.file.Inference.Key, "Bearer "+k.file.Management.Key
+	if !k.Opens(inference, Inference) || !k.Opens(management, Management) || !k.Opens(management, Inference|Management) {
+		t.Error("a key does not open its API")
+	}
+	for _, header := range []string{"", "Bearer", "Bearer ", "Basic abc", "Bearer junk", management, k.file.Inference.Key} {
+		if k.Opens(header, Inference) {
+			t.Errorf("%q opens inference", header)
+		}
+	}
+	if k.renew(inference, "inference") || k.renew("Bearer "+k.file.API.Key, "API") {
+		t.Error("keys were renewed without the key for that")
+	}
+	if !k.renew("Bearer "+k.file.API.Key, "inference") || k.Opens(inference, Inference) || !k.Opens("Bearer "+k.file.Inference.Key, Inference) {
+		t.Error("a renewed key does not take the place of the old one")
+	}
+	now = now.Add(2 * time.Hour)
+	if k.Opens("Bearer "+k.file.Inference.Key, Inference) {
+		t.Error("a key opens after it has expired")
+	}
+}
+
+func TestCountersAreWrittenLikeTheOriginal(t *testing.T) {
+	c := NewCounters()
+	c.host = "h"
+	c.Answered(200)
+	c.Answered(503)
+	c.Inference("m", "", 1500*time.Microsecond)
+	text := string(c.appendText(nil, nil))
+	for _, want := range []string{
+		"# HELP Requests2XX Torchserve prometheus counter metric with unit: Count\n# TYPE Requests2XX counter\nRequests2XX{Level=\"Host\",Hostname=\"h\",} 1.0\n",
+		"ts_inference_requests_total{model_name=\"m\",model_version=\"default\",hostname=\"h\",} 1.0\n",
+		"ts_inference_latency_microseconds{model_name=\"m\",model_version=\"default\",hostname=\"h\",} 1500.0\n",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("got %s, want %s", text, want)
+		}
+	}
+	if text := string(c.appendText(nil, []string{"Requests5XX"})); strings.Contains(text, "Requests2XX") || !strings.Contains(text, "Requests5XX{") {
+		t.Errorf("got %s for one name", text)
+	}
+}
+
+func TestDocumentsNameTheRoutes(t *testing.T) {
+	store, err := modelstore.Open(modelstore.Options{Dialect: modelstore.TorchServe, Temp: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	s := New(Options{Store: store})
+	text := string(store.Encode((&handler{Server: s, apis: Management}).document()))
+	for _, want := range []string{`"title": "TorchServe APIs"`, `"/models/{model_name}/{model_version}/set-default"`, `"operationId": "registerModel"`, `"default": "100"`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("got no %s in %s", want, text)
+		}
+	}
+}

@@ -1,0 +1,352 @@
+package modelserver
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"strconv"
+	"time"
+
+	"shoal/internal/infer"
+	"shoal/internal/modelstore"
+	"shoal/internal/protocol/httpserver"
+)
+
+// A target is what a request asks of which model.
+type target struct {
+	model, version string
+	query          bool   // the handler gets the query's parameters
+	explains       string // the header explain; empty for none
+	urlPath        bool   // TorchServe adds the header url_path
+	path           string // its value
+}
+
+// tooLarge is the error of a body over the limit.
+func tooLarge(int64, int64) error { return fault(413, "", "") }
+
+// predict answers a request with what a model's handler makes of it.
+func (c *call) predict(t target) error {
+	if c.method == "OPTIONS" {
+		return c.modelDescription(t)
+	}
+	v, err := c.h.opt.Store.Find(t.model, t.version)
+	if err != nil {
+		return err
+	}
+	body, err := c.x.Receive(c.h.opt.MaxRequestSize, tooLarge)
+	if err != nil {
+		return err
+	}
+	defer body.Release()
+	return c.run(v, t, c.parts(t, body.B), len(body.B))
+}
+
+// run has the handler run with the parts of a body of that size and sends its answer.
+func (c *call) run(v *modelstore.Version, t target, parts []modelstore.Part, size int) error {
+	begin := time.Now()
+	lease, running, err := c.h.opt.Store.Acquire(c.x.Context(), v, t.version)
+	if err != nil {
+		return err
+	}
+	r := infer.NewRequest()
+	r.Hold(lease)
+	sent := false
+	defer func() {
+		if !sent {
+			r.Release()
+		}
+	}()
+	r.Claim = c.h.opt.Memory.Budget().Claim()
+	r.Model, r.Version = running.Name(), running.Number()
+	if err := modelstore.Pack(r, c.id, c.headers(t, size), parts); err != nil {
+		return err
+	}
+	if running.Decoupled() {
+		sent = true
+		return c.stream(running, r)
+	}
+	if err := running.Infer(c.x.Context(), r); err != nil {
+		return running.Fault(r, err)
+	}
+	if c.h.opt.Counters != nil {
+		c.h.opt.Counters.Inference(v.Name(), t.version, time.Since(begin))
+	}
+	a, err := modelstore.Unpack(&r.Response)
+	if err != nil {
+		return err
+	}
+	if a.Kind == modelstore.AnswerError {
+		return modelstore.Internal(a.Status, string(a.Body))
+	}
+	c.head(&a)
+	c.x.SetStream(&whole{r, a.Body}, len(a.Body))
+	sent = true
+	return nil
+}
+
+// head sets the status and the headers of a handler's answer.
+func (c *call) head(a *modelstore.Answer) {
+	c.status = a.Status
+	if a.Status < 200 || a.Status > 999 {
+		c.status = 500 // nothing that HTTP could carry
+	}
+	c.x.SetStatus(c.status)
+	c.x.SetPhrase(string(a.Phrase))
+	lines := c.h.appendHeaders(nil, c.id)
+	for _, h := range a.Headers {
+		if name := string(h.Name); len(name) > 0 && isToken(name) && !isOwn(name) {
+			lines = append(lines, name...)
+			lines = append(lines, ": "...)
+			for _, b := range h.Value {
+				if b == '\r' || b == '\n' || b == 0 {
+					b = ' '
+				}
+				lines = append(lines, b)
+			}
+			lines = append(lines, "\r\n"...)
+		}
+	}
+	c.x.SetHeaders(lines)
+	if c.status >= 400 {
+		c.x.CloseAfter()
+	}
+}
+
+// isOwn reports whether a header is the server's alone: another one would break the
+// connection.
+func isOwn(name string) bool {
+	switch len(name) {
+	case len("connection"), len("content-length"), len("transfer-encoding"):
+		low := string(bytes.ToLower([]byte(name)))
+		return low == "connection" || low == "content-length" || low == "transfer-encoding"
+	}
+	return false
+}
+
+func isToken(name string) bool {
+	for _, b := range []byte(name) {
+		if b <= ' ' || b >= 0x7f || bytes.IndexByte([]byte(`"(),/:;<=>?@[\]{}`), b) >= 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// A whole is an answer that is written from the model's memory.
+type whole struct {
+	r    *infer.Request
+	body []byte
+}
+
+// WriteTo implements io.WriterTo.
+func (w *whole) WriteTo(to io.Writer) (int64, error) {
+	n, err := to.Write(w.body)
+	return int64(n), err
+}
+
+// Close implements io.Closer.
+func (w *whole) Close() error {
+	w.r.Release()
+	return nil
+}
+
+// stream sends the parts of an answer as chunks. The first sets status and headers.
+func (c *call) stream(running *modelstore.Running, r *infer.Request) error {
+	ctx, cancel := context.WithCancel(c.x.Context())
+	s := &parts{cancel: cancel, next: make(chan chunk), done: make(chan struct{})}
+	go s.run(ctx, running, r)
+	first, ok := <-s.next
+	if !ok || first.err != nil {
+		_ = s.Close()
+		if first.err == nil {
+			first.err = modelstore.WorkerDied()
+		}
+		return first.err
+	}
+	c.head(&first.answer)
+	s.first = first.body
+	if first.answer.Kind == modelstore.AnswerPart {
+		c.x.SetStream(s, -1)
+		return nil
+	}
+	c.x.SetBody(s.first)
+	return s.Close()
+}
+
+// parts is the body of an answer in parts.
+type parts struct {
+	first  []byte
+	cancel context.CancelFunc
+	next   chan chunk
+	done   chan struct{} // closed when the request is released
+}
+
+type chunk struct {
+	answer modelstore.Answer // of the first
+	body   []byte
+	err    error
+}
+
+func (s *parts) run(ctx context.Context, running *modelstore.Running, r *infer.Request) {
+	defer close(s.done)
+	defer r.Release()
+	defer close(s.next)
+	send := func(c chunk) error {
+		select {
+		case s.next <- c:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	err := running.InferStream(ctx, r, func(resp *infer.Response, _ bool) error {
+		if resp == nil {
+			return nil
+		}
+		if resp.Err != nil {
+			return resp.Err
+		}
+		a, err := modelstore.Unpack(resp)
+		if err != nil {
+			return err
+		}
+		body := bytes.Clone(a.Body) // the response is released when this returns
+		if a.Kind == modelstore.AnswerError {
+			return modelstore.Internal(a.Status, string(body))
+		}
+		a.Phrase, a.Body = bytes.Clone(a.Phrase), nil
+		for i := range a.Headers {
+			a.Headers[i] = modelstore.Header{Name: bytes.Clone(a.Headers[i].Name), Value: bytes.Clone(a.Headers[i].Value)}
+		}
+		return send(chunk{answer: a, body: body})
+	})
+	if err != nil {
+		_ = send(chunk{err: running.Fault(r, err)})
+	}
+}
+
+// WriteTo implements io.WriterTo.
+func (s *parts) WriteTo(w io.Writer) (int64, error) {
+	n, err := w.Write(s.first)
+	total := int64(n)
+	for err == nil {
+		c, ok := <-s.next
+		if !ok {
+			return total, nil
+		}
+		if c.err != nil {
+			return total, c.err // the client sees that the answer is cut
+		}
+		n, err = w.Write(c.body)
+		total += int64(n)
+	}
+	return total, err
+}
+
+// Close implements io.Closer.
+func (s *parts) Close() error {
+	s.cancel()
+	<-s.done
+	return nil
+}
+
+// headers returns the request's headers with the names that the client wrote, and
+// what the server adds. Of a repeated one the last counts.
+func (c *call) headers(t target, size int) []modelstore.Header {
+	list := make([]modelstore.Header, 0, 16)
+	chunked := c.x.Header.ContentLength() == -1
+	for line := range bytes.Lines(c.x.Header.RawHeaders()) {
+		name, value, ok := bytes.Cut(line, []byte(":"))
+		if !ok || chunked && bytes.EqualFold(name, []byte("transfer-encoding")) {
+			continue
+		}
+		list = append(list, modelstore.Header{Name: name, Value: bytes.TrimSpace(value)})
+	}
+	add := func(name, value string) {
+		list = append(list, modelstore.Header{Name: []byte(name), Value: []byte(value)})
+	}
+	if chunked {
+		add("content-length", strconv.Itoa(size))
+	}
+	if t.explains != "" {
+		add("explain", t.explains)
+	}
+	if c.h.ts && t.urlPath {
+		add("url_path", t.path)
+	}
+	return list
+}
+
+// invocations answers a request that may name its model in several places.
+func (c *call) invocations() error {
+	s := c.h.opt.Store
+	name, _ := c.param("model_name")
+	body, err := c.x.Receive(c.h.opt.MaxRequestSize, tooLarge)
+	if err != nil {
+		return err
+	}
+	defer body.Release()
+	parts := c.parts(target{query: true}, body.B)
+	if name == "" {
+		if v := s.Default(); v != nil {
+			name = v.Name()
+		}
+	}
+	if name == "" && c.h.ts {
+		for _, p := range parts {
+			if p.Name == "model_name" {
+				name = string(p.Value)
+			}
+		}
+	}
+	if name == "" {
+		return errBad("Parameter model_name is required.")
+	}
+	t := target{model: name, query: true}
+	if c.method == "OPTIONS" {
+		return c.modelDescription(t)
+	}
+	v, err := s.Find(name, "")
+	if err != nil {
+		return err
+	}
+	return c.run(v, t, parts, len(body.B))
+}
+
+// askDescription asks the handler for its part of a model's description.
+func (c *call) askDescription(v *modelstore.Version) (json.RawMessage, error) {
+	failed := fault(500, "InternalServerException", "Failed to get customized model matadata.")
+	lease, running, err := c.h.opt.Store.Acquire(c.x.Context(), v, "")
+	if err != nil {
+		return nil, err
+	}
+	r := infer.NewRequest()
+	r.Hold(lease)
+	defer r.Release()
+	r.Claim = c.h.opt.Memory.Budget().Claim()
+	r.Model, r.Version = running.Name(), running.Number()
+	headers := append(c.headers(target{}, 0), modelstore.Header{Name: []byte("describe"), Value: []byte("True")})
+	if err := modelstore.Pack(r, c.id, headers, nil); err != nil {
+		return nil, err
+	}
+	var text []byte
+	err = running.InferStream(c.x.Context(), r, func(resp *infer.Response, _ bool) error {
+		if resp == nil {
+			return nil
+		}
+		a, err := modelstore.Unpack(resp)
+		if err == nil && a.Kind == modelstore.AnswerError {
+			err = failed
+		}
+		text = bytes.Clone(a.Body)
+		return err
+	})
+	if err != nil || !json.Valid(text) {
+		failed.Cause = err
+		return nil, failed
+	}
+	return text, nil
+}
+
+var _ httpserver.Dialect = (*handler)(nil)

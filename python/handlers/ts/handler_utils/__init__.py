@@ -1,0 +1,1 @@
+"""Part of the names that handlers of TorchServe import."""

@@ -1,0 +1,5 @@
+"""Errors that a handler raises."""
+
+from mms.service import PredictionException
+
+__all__ = ["PredictionException"]

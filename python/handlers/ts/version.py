@@ -1,0 +1,3 @@
+"""The version that handlers see."""
+
+__version__ = "0.12.0"
