@@ -104,6 +104,8 @@ type Distributions struct {
 	// The times of the parts of an execution, for each request; empty unless
 	// Options.ComputeTimes.
 	InputTime, InferTime, OutputTime histogram.Snapshot
+	// CacheHitTime and CacheMissTime are those of the cache, likewise.
+	CacheHitTime, CacheMissTime histogram.Snapshot
 }
 
 // BatchStatistics are the executions of one size.

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"shoal/internal/histogram"
 	"shoal/internal/infer"
 	"shoal/internal/respcache"
 )
@@ -15,17 +16,42 @@ type cached struct {
 	load  uint64 // tells this load of the model from all others
 
 	hits, misses, hitNs, missNs atomic.Uint64
+
+	// The distributions of the times of hits and misses, nil unless asked for.
+	hitTime, missTime *histogram.Histogram
 }
 
 // loads numbers the uses of caches.
 var loads atomic.Uint64
 
-// newCached returns the use of a cache; nil when there is none.
-func newCached(c *respcache.Cache) *cached {
+// newCached returns the use of a cache; nil when there is none. With times it keeps the
+// distributions of its times.
+func newCached(c *respcache.Cache, l *layouts, times bool) *cached {
 	if c == nil {
 		return nil
 	}
-	return &cached{cache: c, load: loads.Add(1)}
+	use := &cached{cache: c, load: loads.Add(1)}
+	if times {
+		use.hitTime, use.missTime = histogram.New(l.queue), histogram.New(l.queue)
+	}
+	return use
+}
+
+// hit and miss count a request that took so long in the cache.
+func (c *cached) hit(took time.Duration) {
+	c.hits.Add(1)
+	c.hitNs.Add(nanos(took))
+	if c.hitTime != nil {
+		c.hitTime.Add(seconds(took), 1)
+	}
+}
+
+func (c *cached) miss(took time.Duration) {
+	c.misses.Add(1)
+	c.missNs.Add(nanos(took))
+	if c.missTime != nil {
+		c.missTime.Add(seconds(took), 1)
+	}
 }
 
 // do answers r from the cache, or has run compute the response and keeps it. When the
@@ -38,8 +64,7 @@ func (c *cached) do(ctx context.Context, v *Version, r *infer.Request) error {
 		switch {
 		case found != nil:
 			respcache.Fill(&r.Response, found)
-			c.hits.Add(1)
-			c.hitNs.Add(nanos(time.Since(r.Queued)))
+			c.hit(time.Since(r.Queued))
 			v.stats.queue.dist.Add(0, 1) // as in Triton, it counts as queued for no time
 			return nil
 		case wait == nil:
@@ -69,7 +94,6 @@ func (c *cached) compute(ctx context.Context, v *Version, r *infer.Request, key 
 	begin := time.Now()
 	kept = true
 	c.cache.End(key, &r.Response)
-	c.misses.Add(1)
-	c.missNs.Add(nanos(looked + time.Since(begin)))
+	c.miss(looked + time.Since(begin))
 	return nil
 }

@@ -251,7 +251,7 @@ func (e *Engine) useCache(v *Version) {
 	if !v.config.GetResponseCache().GetEnable() {
 		return
 	}
-	if v.cached = newCached(e.opt.Cache); v.cached == nil {
+	if v.cached = newCached(e.opt.Cache, v.stats.layouts, e.opt.ComputeTimes); v.cached == nil {
 		e.log.Warn("response_cache is enabled, but the server has no cache; add --cache-config=local,size=BYTES", "model", v.sig.Name, "version", v.number)
 	}
 }

@@ -250,6 +250,10 @@ func (v *Version) snapshot() Statistics {
 	if c := v.cached; c != nil {
 		out.Cached = true
 		out.CacheHit, out.CacheMiss = Duration{c.hits.Load(), c.hitNs.Load()}, Duration{c.misses.Load(), c.missNs.Load()}
+		if c.hitTime != nil {
+			out.CacheHitTime = c.hitTime.Snapshot(float64(out.CacheHit.Ns) / 1e9)
+			out.CacheMissTime = c.missTime.Snapshot(float64(out.CacheMiss.Ns) / 1e9)
+		}
 	}
 	out.Batches, out.ExecutionCount = s.batches.list()
 	return out

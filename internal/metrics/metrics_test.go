@@ -25,6 +25,7 @@ import (
 	counted "shoal/internal/histogram"
 	"shoal/internal/infer"
 	"shoal/internal/model/modelpb"
+	"shoal/internal/respcache"
 	"shoal/internal/tensor"
 )
 
@@ -338,13 +339,14 @@ func TestARealEnginesRequestsAreSeen(t *testing.T) {
 	config := `backend: "identity" max_batch_size: 4
 		input { name: "INPUT0" data_type: TYPE_INT8 dims: [ 1 ] }
 		output { name: "OUTPUT0" data_type: TYPE_INT8 dims: [ 1 ] }
+		response_cache { enable: true }
 		dynamic_batching { }`
 	root := filepath.Dir(filepath.Dir(dir))
 	if err := os.WriteFile(filepath.Join(root, "m", "config.pbtxt"), []byte(config), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	e, err := engine.Start(t.Context(), engine.Options{
-		Repositories: []string{root}, LoadThreads: 1, ComputeTimes: true,
+		Repositories: []string{root}, LoadThreads: 1, ComputeTimes: true, Cache: respcache.New(1 << 20),
 		Backends: []backend.Backend{identity.Backend{}}, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -356,10 +358,10 @@ func TestARealEnginesRequestsAreSeen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer v.Release()
-	for rows := range 3 {
+	for _, rows := range []int{1, 2, 3, 3} {
 		r := infer.NewRequest()
 		r.Inputs = append(r.Inputs, infer.Input{
-			Name: "INPUT0", Type: tensor.Int8, Shape: tensor.Shape{int64(rows + 1), 1}, Data: infer.Data{First: make([]byte, rows+1)},
+			Name: "INPUT0", Type: tensor.Int8, Shape: tensor.Shape{int64(rows), 1}, Data: infer.Data{First: make([]byte, rows)},
 		})
 		if err := v.Infer(t.Context(), r); err != nil {
 			t.Fatal(err)
@@ -370,9 +372,11 @@ func TestARealEnginesRequestsAreSeen(t *testing.T) {
 	want(t, append(scrape(t, m, "nv_"), scrape(t, m, "shoal_")...),
 		`nv_inference_count{model="m",version="1"} 6`,
 		`nv_inference_exec_count{model="m",version="1"} 3`,
-		`nv_inference_request_summary_us_count{model="m",version="1"} 3`,
+		`nv_inference_request_summary_us_count{model="m",version="1"} 4`,
+		`nv_cache_hit_summary_per_model_count{model="m",version="1"} 1`,
+		`nv_cache_miss_summary_per_model_count{model="m",version="1"} 3`,
 		`nv_inference_compute_infer_summary_us_count{model="m",version="1"} 3`,
 		`shoal_batch_rows_bucket{model="m",version="1",le="2"} 2`,
-		`shoal_request_duration_seconds_count{model="m",version="1"} 3`,
+		`shoal_request_duration_seconds_count{model="m",version="1"} 4`,
 		`shoal_batches_total{model="m",reason="idle",version="1"} 3`)
 }

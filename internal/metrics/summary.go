@@ -24,28 +24,37 @@ const (
 type window struct {
 	*family
 	values func(*engine.Statistics) counted.Snapshot
+	cached bool // only of models whose responses are kept
 }
 
 var summaries = []window{
 	{
 		newFamily("nv_inference_request_summary_us", "Summary of inference request duration in microseconds (includes cached requests)", summary),
-		func(s *engine.Statistics) counted.Snapshot { return s.RequestTime },
+		func(s *engine.Statistics) counted.Snapshot { return s.RequestTime }, false,
 	},
 	{
 		newFamily("nv_inference_queue_summary_us", "Summary of inference queuing duration in microseconds (includes cached requests)", summary),
-		func(s *engine.Statistics) counted.Snapshot { return s.QueueTime },
+		func(s *engine.Statistics) counted.Snapshot { return s.QueueTime }, false,
 	},
 	{
 		newFamily("nv_inference_compute_input_summary_us", "Cumulative compute input duration in microseconds (does not include cached requests)", summary),
-		func(s *engine.Statistics) counted.Snapshot { return s.InputTime },
+		func(s *engine.Statistics) counted.Snapshot { return s.InputTime }, false,
 	},
 	{
 		newFamily("nv_inference_compute_infer_summary_us", "Cumulative compute inference duration in microseconds (does not include cached requests)", summary),
-		func(s *engine.Statistics) counted.Snapshot { return s.InferTime },
+		func(s *engine.Statistics) counted.Snapshot { return s.InferTime }, false,
 	},
 	{
 		newFamily("nv_inference_compute_output_summary_us", "Cumulative inference compute output duration in microseconds (does not include cached requests)", summary),
-		func(s *engine.Statistics) counted.Snapshot { return s.OutputTime },
+		func(s *engine.Statistics) counted.Snapshot { return s.OutputTime }, false,
+	},
+	{
+		newFamily("nv_cache_hit_summary_per_model", "Summary of cache hit counts/durations per model, in microseconds.", summary),
+		func(s *engine.Statistics) counted.Snapshot { return s.CacheHitTime }, true,
+	},
+	{
+		newFamily("nv_cache_miss_summary_per_model", "Summary of cache miss counts/durations per model, in microseconds.", summary),
+		func(s *engine.Statistics) counted.Snapshot { return s.CacheMissTime }, true,
 	},
 }
 
@@ -104,6 +113,9 @@ func (w *windows) before(s *engine.Statistics) past {
 func (w *windows) collect(ch chan<- prometheus.Metric, s *engine.Statistics, labels []*dto.LabelPair, quantiles []float64) {
 	before := w.before(s)
 	for i, f := range summaries {
+		if f.cached && !s.Cached {
+			continue
+		}
 		now := f.values(s)
 		recent := now
 		if before != nil {
