@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"shoal/internal/backend/python"
 	"shoal/internal/engine"
@@ -30,7 +31,8 @@ type modelServer struct {
 	store  *modelstore.Store
 	server *modelserver.Server
 	keys   *modelserver.Keys
-	save   func() // writes a snapshot; nil for none
+	save   func(kind string) // writes a snapshot; nil for none
+	ready  atomic.Bool       // the models of the start are registered
 	logs   *modelServerLogs
 }
 
@@ -64,8 +66,8 @@ func openModelServer(c *modelServerConfig, e *engine.Engine, l *life, workers *p
 		ResponseTimeout: c.response, StartupTimeout: c.startup, UnregisterTimeout: c.unregister, MaxResponseSize: c.maxResponse,
 		RawInput: c.rawInput, Envelope: c.envelope, AnyImageSize: c.anyImage, GPUs: gpus, Allowed: c.allowed, Log: l.log,
 		Metrics: m.logs.modelMetrics != nil, Changed: func() {
-			if m.save != nil {
-				m.save()
+			if m.save != nil && m.ready.Load() {
+				m.save("snapshot")
 			}
 		},
 	}); err != nil {
@@ -92,6 +94,9 @@ func openModelServer(c *modelServerConfig, e *engine.Engine, l *life, workers *p
 		l.log.Info("clients need the keys in key_file.json", "file", path)
 	}
 	m.server = modelserver.New(opt)
+	if !c.noSnapshots {
+		m.save = m.snapshots(c.snapshots, l.log)
+	}
 	if keys := c.unknown(); len(keys) > 0 {
 		l.log.Warn("the configuration has keys that are not known", "keys", strings.Join(keys, ", "))
 	}
@@ -103,6 +108,9 @@ func openModelServer(c *modelServerConfig, e *engine.Engine, l *life, workers *p
 
 // close ends what the model server has started. Nothing is served any more.
 func (m *modelServer) close() {
+	if m.save != nil && m.ready.Load() {
+		m.save("shutdown")
+	}
 	m.store.Close()
 	if m.keys != nil {
 		m.keys.Remove()
@@ -252,6 +260,10 @@ func (f *serveFlags) loadModelServer(l *life, stdout io.Writer) {
 	}()
 	f.registry.load(ctx, l.log)
 	if !l.stopping() {
+		f.registry.ready.Store(true)
+		if f.registry.save != nil {
+			f.registry.save("startup")
+		}
 		fmt.Fprintln(stdout, "Model server started.")
 	}
 }

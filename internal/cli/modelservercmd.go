@@ -248,11 +248,10 @@ func (c *modelServerCommand) configuration() (*modelServerConfig, error) {
 	if c.flags["--enable-model-api"] {
 		args["enable_model_api"] = "true"
 	}
-	cfg, err := newModelServerConfig(c.dialect, cmp.Or(c.values["--mms-config"], c.values["--ts-config"]), args, os.Environ())
+	cfg, err := newModelServerConfig(c.dialect, cmp.Or(c.values["--mms-config"], c.values["--ts-config"]), !c.flags["--no-config-snapshots"], args, os.Environ())
 	if err != nil {
 		return nil, err
 	}
-	cfg.noSnapshots = c.flags["--no-config-snapshots"]
 	if c.dialect == modelstore.TorchServe && cfg.store == "" {
 		return nil, said("Missing mandatory parameter --model-store")
 	}

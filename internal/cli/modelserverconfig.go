@@ -52,6 +52,7 @@ type modelServerConfig struct {
 	metricsOn     bool // TorchServe's metrics
 	openInference bool
 	noSnapshots   bool
+	snapshots     string // the folder for them
 	snapshot      string // model_snapshot of the file that was read
 	file          string // the file that was read; empty for none
 	batching      string
@@ -79,8 +80,9 @@ var accepted = []string{
 }
 
 // newModelServerConfig reads the configuration. Args are the keys that the command
-// line sets; file is the one that it names, if it names one.
-func newModelServerConfig(d modelstore.Dialect, file string, args map[string]string, env []string) (*modelServerConfig, error) {
+// line sets; file is the one that it names, if it names one. With snapshots the
+// newest snapshot takes the place of a file that nobody names.
+func newModelServerConfig(d modelstore.Dialect, file string, snapshots bool, args map[string]string, env []string) (*modelServerConfig, error) {
 	lookup := func(name string) (string, bool) {
 		for _, e := range slices.Backward(env) {
 			if n, v, ok := strings.Cut(e, "="); ok && n == name {
@@ -90,9 +92,15 @@ func newModelServerConfig(d modelstore.Dialect, file string, args map[string]str
 		return "", false
 	}
 	prefix := [...]string{"MMS_", "TS_"}[d]
-	c := &modelServerConfig{dialect: d, values: map[string]string{}}
+	c := &modelServerConfig{dialect: d, values: map[string]string{}, noSnapshots: !snapshots || d != modelstore.TorchServe}
+	c.snapshots = snapshotFolder(func(name string) string { v, _ := lookup(name); return v })
 	if named, ok := lookup(prefix + "CONFIG_FILE"); ok && named != "" {
 		file = named
+	}
+	if file == "" && !c.noSnapshots {
+		if file = newestSnapshot(c.snapshots); file != "" {
+			delete(args, "load_models")
+		}
 	}
 	if file == "" {
 		if _, err := os.Stat("config.properties"); err == nil {
@@ -330,4 +338,14 @@ func (a modelServerAddress) open() bool {
 	}
 	ip := net.ParseIP(a.host)
 	return ip == nil || !ip.IsLoopback()
+}
+
+// archiveConfig returns the configuration for --model-server.
+func archiveConfig(dialect, file string) (*modelServerConfig, error) {
+	for _, d := range []modelstore.Dialect{modelstore.MMS, modelstore.TorchServe} {
+		if d.String() == dialect {
+			return newModelServerConfig(d, file, false, map[string]string{}, os.Environ())
+		}
+	}
+	return nil, fmt.Errorf("got %q, want mms or torchserve", dialect)
 }

@@ -34,6 +34,8 @@ type serveFlags struct {
 	repositories   []string
 	models         []string
 	demo           bool
+	archives       string
+	archiveConfig  string
 	id             string
 	configName     string
 	control        controlFlags
@@ -140,6 +142,8 @@ func (f *serveFlags) add(cmd *cobra.Command, def serveDefaults) {
 	g.Texts(&f.repositories, "model-store", "another name for --model-repository")
 	g.Set.Lookup("model-store").Hidden = true
 	g.Texts(&f.models, "model", "serve one `model`: a .py or .onnx file, or a model's folder, by that name or as NAME=PATH; may be given several times")
+	g.Text(&f.archives, "model-server", "", "also serve model archives (.mar), over the REST API of Multi Model Server (mms) or TorchServe (torchserve)")
+	g.Text(&f.archiveConfig, "model-server-config", "", "configuration `file` for --model-server; config.properties in the working folder by default")
 	g.Toggle(&f.demo, "demo", "serve the small repository inside this binary (models digits and add_sub)")
 	g.Text(&f.id, "id", def.id, "the server's name in its metadata")
 	f.addLoading(g)
@@ -248,8 +252,14 @@ const maxInterval = 24 * 60 * 60 * 1000
 // check checks combinations of flags.
 func (f *serveFlags) check() error {
 	var errs []error
-	if len(f.repositories) == 0 && len(f.models) == 0 && !f.demo {
+	if len(f.repositories) == 0 && len(f.models) == 0 && !f.demo && f.archives == "" {
 		errs = append(errs, errors.New("--model-repository is required (or --model FILE.py, or --demo, to try the server without models of your own)"))
+	}
+	if f.archives != "" {
+		var err error
+		if f.modelServer, err = archiveConfig(f.archives, f.archiveConfig); err != nil {
+			errs = append(errs, fmt.Errorf("--model-server: %w", err))
+		}
 	}
 	for _, r := range f.ranges() {
 		errs = append(errs, r.check())

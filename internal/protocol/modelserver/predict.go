@@ -64,14 +64,14 @@ func (c *call) run(v *modelstore.Version, t target, parts []modelstore.Part, siz
 	}
 	if running.Decoupled() {
 		sent = true
-		return c.stream(running, r)
+		err := c.stream(running, r)
+		c.count(v, t, begin, err)
+		return err
 	}
 	if err := running.Infer(c.x.Context(), r); err != nil {
 		return running.Fault(r, err)
 	}
-	if c.h.opt.Counters != nil {
-		c.h.opt.Counters.Inference(v.Name(), t.version, time.Since(begin))
-	}
+	c.count(v, t, begin, nil)
 	a, err := modelstore.Unpack(&r.Response)
 	if err != nil {
 		return err
@@ -83,6 +83,13 @@ func (c *call) run(v *modelstore.Version, t target, parts []modelstore.Part, siz
 	c.x.SetStream(&whole{r, a.Body}, len(a.Body))
 	sent = true
 	return nil
+}
+
+// count counts a request that a handler answered, or began to answer.
+func (c *call) count(v *modelstore.Version, t target, begin time.Time, err error) {
+	if c.h.opt.Counters != nil && err == nil {
+		c.h.opt.Counters.Inference(v.Name(), t.version, time.Since(begin))
+	}
 }
 
 // head sets the status and the headers of a handler's answer.
