@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from shoal import _dtypes
+from shoal._pb_call import ResponseIterator, is_model_ready, load_model, unload_model
 from shoal._pb_config import ModelConfig
 from shoal._pb_host import Logger, Metric, MetricFamily, MetricKind
 from shoal._pb_request import InferenceRequest, InferenceTrace, MemoryType, PreferredMemory

@@ -70,6 +70,17 @@ type Host interface {
 	// response to keep it; r must not be released before that response is. An
 	// error from each ends the request.
 	InferStream(ctx context.Context, r *infer.Request, each func(resp *infer.Response, final bool) error) error
+
+	// Decoupled reports whether a model is ready and may answer a request any
+	// number of times.
+	Decoupled(model string, version int64) (decoupled, ready bool)
+
+	// Load loads a model as a client does, with a configuration and files that
+	// override the repository's unless they are empty.
+	Load(ctx context.Context, model, config string, files map[string][]byte) error
+
+	// Unload unloads a model as a client does.
+	Unload(ctx context.Context, model string, dependents bool) error
 }
 
 // A Source is the location of a version of a model.

@@ -108,6 +108,8 @@ type Engine struct {
 	loaded   atomic.Bool // every model was tried
 	models   atomic.Pointer[map[string]*managed]
 
+	waits waitGraph // of instances for others
+
 	work sync.WaitGroup // changes on their way and versions that drain
 
 	mu      sync.Mutex      // serialises publish, and protects the fields below

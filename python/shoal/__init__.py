@@ -21,6 +21,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from shoal._call import acall, call
     from shoal._client import Client, InferenceError
     from shoal._declare import Context, Model, model
     from shoal._model import Batch, Error
@@ -42,13 +43,15 @@ _HOMES = {
     "Output": "_spec",
     "ServeError": "_server",
     "Server": "_server",
+    "acall": "_call",
+    "call": "_call",
     "model": "_declare",
     "serve": "_serve",
 }
 
 __all__ = [
     "Batch", "Client", "Context", "Error", "InferenceError", "Input", "Model", "Output", "ServeError", "Server",
-    "model", "serve",
+    "acall", "call", "model", "serve",
 ]  # fmt: skip
 
 

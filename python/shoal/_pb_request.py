@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import enum
 import json
-from typing import Any, Sequence
+from typing import TYPE_CHECKING, Any, Sequence
 
 from shoal._pb_response import RESPONSE_COMPLETE_FINAL, Exchange, InferenceResponse, InferenceResponseSender, check_parameters
 from shoal._pb_tensor import Tensor, TritonModelException
+
+if TYPE_CHECKING:
+    from shoal._pb_call import ResponseIterator
 
 RELEASE_RESCHEDULE = 2
 
@@ -149,19 +152,18 @@ class InferenceRequest:
                 "Send the responses of a request from one execute, as a decoupled model does."
             )
 
-    def exec(self, decoupled: bool = False) -> InferenceResponse:
-        """Sends the request to another model of this server; not supported yet."""
-        raise TritonModelException(_NO_CALLS.format(self._model))
+    def exec(self, decoupled: bool = False) -> InferenceResponse | ResponseIterator:
+        """Sends the request to another model of this server and waits for its response, or, with decoupled, returns an
+        iterator over its responses. A response may be an error."""
+        from shoal import _pb_call
+
+        return _pb_call.execute(self, decoupled)
 
     def async_exec(self, decoupled: bool = False) -> Any:
-        """Like exec, for `async def execute`; not supported yet."""
-        raise TritonModelException(_NO_CALLS.format(self._model))
+        """Like exec, for `async def execute`: await it."""
+        from shoal import _pb_call
 
-
-_NO_CALLS = (
-    "calling model '{}' from inside a model (BLS) is not served yet: it comes with pipelines. Until then the client, or "
-    "this model with an HTTP client of its own, can call one model after the other."
-)
+        return _pb_call.execute_async(self, decoupled)
 
 
 _tensor = Tensor._of

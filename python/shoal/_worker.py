@@ -26,9 +26,10 @@ FDS_ENV = "SHOAL_WORKER_FDS"
 _FRAME = struct.Struct("<IB")  # bytes of the payload, kind
 
 # Kinds of frames from the server.
-INIT, CLOSE, CANCEL, REPLY = 1, 2, 3, 4
+INIT, CLOSE, CANCEL, REPLY, ANSWER = 1, 2, 3, 4, 5
 # Kinds of frames to the server.
 READY, DESCRIBED, FAILED, LOG, METRIC, RESPONSE, WATCH, ROOM, IMPORTED = 1, 2, 3, 4, 5, 6, 7, 8, 9
+SLOT, CALL, NEXT, CONTROL = 10, 11, 12, 13
 
 _CANCEL = struct.Struct("<QI")  # sequence, request
 
@@ -47,6 +48,8 @@ class Link:
         self._asked = 0
         self._waiting = {}  # a question's number: where its answer goes
         self._over = False
+        self.calls = None  # those to other models, once there are some
+        self.make_calls = None  # makes them, once batches are run
 
     def send(self, kind, *payload):
         frame = b"".join((_FRAME.pack(sum(len(p) for p in payload), kind),) + payload)
@@ -107,6 +110,8 @@ class Link:
             waiting, self._waiting = self._waiting, {}
         for answer in waiting.values():
             answer.put({"error": "the server is gone"})
+        if self.calls is not None:
+            self.calls.ended()
 
     def shut(self):
         """End the connection. A receive that waits returns, if this returns true;
@@ -146,6 +151,25 @@ def metric_gone(op, family, kind, labels):
     link = getattr(_links, "link", _last_link)
     if link is not None:
         link.send_json(METRIC, {"metric": {"op": op, "family": family, "kind": kind, "labels": labels}})
+
+
+def calls():
+    """The worker's calls of other models; None unless it runs batches."""
+    link = getattr(_links, "link", _last_link)
+    if link is None or link.make_calls is None:
+        return None
+    with link._asking:
+        if link.calls is None:
+            link.calls = link.make_calls()
+    return link.calls
+
+
+def control(act, model, **more):
+    """Ask the server to "load" or "unload" a model, or whether it is "ready"."""
+    link = getattr(_links, "link", _last_link)
+    if link is None:
+        raise RuntimeError("there is no server")
+    return link.ask(CONTROL, {"act": act, "model": model, **more})
 
 
 def run(fds, load=None, loaded=None):
@@ -194,10 +218,27 @@ def _live(link, listener, fds, init, load, loaded):
     if loaded is not None:
         loaded()
     listener.serve(channel)
+    serving = threading.get_ident()
+    link.make_calls = lambda: _calls_of(link, fds[0], channel, serving)
     link.send_json(READY, {})
     channel.serve(handler.execute, _failed)
     handler.close()
     return True
+
+
+def _calls_of(link, memory, channel, serving):
+    from shoal import _calls  # only models that call others need it
+
+    made = _calls.Calls(
+        memory,
+        lambda: link.ask(SLOT, {}),
+        lambda message: link.send_json(CALL, message),
+        lambda message: link.send_json(NEXT, message),
+    )
+    made.thread = serving
+    made.loop_holds = not channel.decoupled
+    made.batch = lambda: channel._sequence
+    return made
 
 
 class _Listener:
@@ -231,6 +272,8 @@ class _Listener:
             kind, payload = self._link.receive()
             if kind == CANCEL and self._channel is not None:
                 self._channel.cancel(*_CANCEL.unpack(payload))
+            elif kind == ANSWER:
+                self._link.calls.answered(payload)
             elif kind == REPLY:
                 self._link.replied(payload)
             elif kind in (CLOSE, 0):

@@ -69,6 +69,112 @@ _OPTIONAL = (
 """
 )
 
+# A model that does what the parameter "act" says: it calls others. Y is an array, TEXT what it has to tell.
+_BLS = (
+    _HEAD
+    + """
+    import json
+
+
+    def ask(model, x, decoupled=False, **more):
+        return pb_utils.InferenceRequest(
+            model_name=model, requested_output_names=more.pop("wanted", ["OUTPUT0"]), inputs=[pb_utils.Tensor(more.pop("name", "INPUT0"), x)], **more
+        )
+
+
+    def value(response, name="OUTPUT0"):
+        if response.has_error():
+            raise pb_utils.TritonModelException(response.error().message())
+        return pb_utils.get_output_tensor_by_name(response, name).as_numpy()
+
+
+    def told(response):
+        error = response.error()
+        return f"{response.has_error()} {int(error.code()) if error else None} {error.message() if error else None}"
+
+
+    class TritonPythonModel:
+        def initialize(self, args):
+            self.early = ""
+            try:
+                ask("double", np.zeros((1, 4), np.float32)).exec()
+            except Exception as e:
+                self.early = str(e)
+
+        def execute(self, requests):
+            return [self.one(r) for r in requests]
+
+        def one(self, request):
+            x = pb_utils.get_input_tensor_by_name(request, "X").as_numpy()
+            given = json.loads(request.parameters())
+            act, y, text = given.get("act", ""), x, ""
+            if act == "sync":
+                y = value(ask("double", x).exec())
+            elif act == "chain":
+                y = value(ask("triple", value(ask("double", x).exec())).exec())
+            elif act == "ensemble":
+                y = value(ask("chain", x, name="X", wanted=["Y"]).exec(), "Y")
+            elif act == "many":
+                rows = [r for r in ask("many", x).exec(decoupled=True)]
+                text = " ".join(str(len(r.output_tensors())) for r in rows)
+                y = sum(value(r) for r in rows if r.output_tensors())
+            elif act == "many_error":
+                text = told(list(ask("many", x).exec(decoupled=True))[-1 if "last" in given else 0])
+            elif act == "one_by_decoupled":
+                rows = [r for r in ask("double", x).exec(decoupled=True)]
+                text = " ".join(str(len(r.output_tensors())) for r in rows)
+            elif act == "tell":
+                response = ask("echo", x, wanted=["TOLD"], request_id="inner", correlation_id=9, flags=1, timeout=1000000, parameters={"k": "v", "n": 3}).exec()
+                text = value(response, "TOLD")[0, 0].decode()
+            elif act == "error":
+                text = told(ask(given["model"], -x if given["model"] == "echo" else x[:, :2]).exec())
+            elif act == "missing":
+                text = told(ask(given["model"], x, model_version=given.get("version", -1)).exec())
+            elif act == "output":
+                text = told(ask("double", x, wanted=["NOPE"]).exec())
+            elif act == "early":
+                text = self.early
+            elif act == "ready":
+                text = f"{pb_utils.is_model_ready('double')} {pb_utils.is_model_ready('double', '1')} {pb_utils.is_model_ready('double', '7')} {pb_utils.is_model_ready('nobody')}"
+            elif act == "reload":
+                pb_utils.unload_model("any")
+                while pb_utils.is_model_ready("any"):
+                    pass
+                text = str(pb_utils.is_model_ready("any"))
+                pb_utils.load_model("any")
+                text += f" {pb_utils.is_model_ready('any')}"
+            elif act == "self":
+                text = told(ask("bls", x, name="X", wanted=["Y"], parameters={"act": "self"}).exec())
+            elif act == "raise":
+                raise ValueError(told(ask("nobody", x).exec()))
+            tensors = [pb_utils.Tensor("Y", y), pb_utils.Tensor("TEXT", np.array([[text]], np.object_))]
+            return pb_utils.InferenceResponse(tensors)
+"""
+)
+
+# A model of coroutines that calls others side by side.
+_GATHER = (
+    _HEAD
+    + """
+    import asyncio
+
+
+    class TritonPythonModel:
+        async def execute(self, requests):
+            out = []
+            for request in requests:
+                x = pb_utils.get_input_tensor_by_name(request, "X").as_numpy()
+                calls = [
+                    pb_utils.InferenceRequest(model_name=m, requested_output_names=["OUTPUT0"], inputs=[pb_utils.Tensor("INPUT0", x)]).async_exec()
+                    for m in ["double", "triple"] * 4
+                ]
+                got = await asyncio.gather(*calls)
+                y = sum(pb_utils.get_output_tensor_by_name(r, "OUTPUT0").as_numpy() for r in got)
+                out.append(pb_utils.InferenceResponse([pb_utils.Tensor("Y", y)]))
+            return out
+"""
+)
+
 
 def ensemble(name: str, inputs: list[Tensor], outputs: list[Tensor], *steps: tuple[str, dict, dict], batch: int = 8, extra: str = "", files=None) -> Model:
     """An ensemble; a step is a model's name, its input map and its output map."""
@@ -162,6 +268,9 @@ def write(repository: pathlib.Path) -> pathlib.Path:
     pymodels.write(repository, "echo", _ECHO, one + told + TAIL)
     pymodels.write(repository, "many", _MANY, one + "model_transaction_policy { decoupled: true }" + TAIL)
     pymodels.write(repository, "maybe", _OPTIONAL, one + 'input { name: "INPUT1" data_type: TYPE_FP32 dims: [ 4 ] optional: true }' + TAIL)
+    bls = one.replace("INPUT0", "X").replace("OUTPUT0", "Y").replace("max_batch_size: 8", "max_batch_size: 1")
+    pymodels.write(repository, "gather", _GATHER, bls + TAIL)
+    pymodels.write(repository, "bls", _BLS, bls + 'output { name: "TEXT" data_type: TYPE_STRING dims: [ 1 ] }' + TAIL)
     return repository
 
 

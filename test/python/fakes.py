@@ -120,6 +120,7 @@ def worker(monkeypatch):
     fake.metric = lambda *args: fake.metrics.append(args)
     fake.gone = []
     fake.metric_gone = lambda *args: fake.gone.append(args)
+    fake.calls = lambda: None
     monkeypatch.setitem(sys.modules, "shoal._worker", fake)
     monkeypatch.setattr(shoal, "_worker", fake, raising=False)
     return fake

@@ -47,6 +47,20 @@ func (c *clients) end() {
 	}
 }
 
+// running returns the contexts of the requests in the running batch; none when
+// that is another batch.
+func (c *clients) running(sequence uint64) (list []context.Context) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if sequence != c.sequence {
+		return nil
+	}
+	for _, r := range c.requests {
+		list = append(list, r.Context)
+	}
+	return list
+}
+
 // watch reports whether the client of a request is gone. If not, the worker is
 // told as soon as it is.
 func (c *clients) watch(key requestKey) (gone bool) {

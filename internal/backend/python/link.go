@@ -35,6 +35,7 @@ type link struct {
 	streams  *streams    // the unfinished requests of a decoupled model
 	clients  clients     // of the batch that runs, for other models
 	count    counter     // handles the model's own metrics
+	calls    *calls      // the worker's requests to other models
 
 	sending sync.Mutex
 }
@@ -46,6 +47,7 @@ func startLink(cmd worker.Command, first []byte, file string, m *loaded) (*link,
 	l := &link{file: file, streams: newStreams(m), name: cmd.Name, log: cmd.Log.With("model", cmd.Model, "instance", cmd.Name), first: make(chan frame, 1), gone: make(chan struct{})}
 	l.streams.cancel, l.clients.cancel = l.cancel, l.cancel
 	l.count = m.counter()
+	l.calls = newCalls(m, l)
 	var err error
 	if l.mem, err = newMemory(cmd.Name); err != nil {
 		return nil, err
@@ -79,6 +81,7 @@ func (l *link) reap(reader *sync.WaitGroup) {
 	reader.Wait()
 	l.silence()
 	l.streams.end(l.lostError())
+	l.calls.end()
 	l.mem.retire()
 	close(l.gone)
 }
@@ -188,6 +191,14 @@ func (l *link) take(f frame) error {
 		return l.watch(f.payload)
 	case frameRoom:
 		return l.room(f.payload)
+	case frameSlot:
+		return l.calls.slot(f.payload)
+	case frameCall:
+		return l.calls.call(f.payload)
+	case frameNext:
+		return l.calls.next(f.payload)
+	case frameControl:
+		return l.calls.control(f.payload)
 	case frameResponse:
 		return l.streams.respond(f.payload)
 	}

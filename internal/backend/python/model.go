@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"shoal/internal/backend"
 	"shoal/internal/model"
@@ -26,16 +27,18 @@ type loaded struct {
 	// decoupled models give any number of responses, to the requests' streams.
 	decoupled bool
 	workers   worker.Group
+	host      backend.Host
+	calls     sync.WaitGroup // requests of its workers to other models
 }
 
 // Open implements backend.Probed.
-func (p probed) Open(ctx context.Context, cfg *modelpb.ModelConfig, sig *model.Signature, _ backend.Host) (backend.Model, error) {
+func (p probed) Open(ctx context.Context, cfg *modelpb.ModelConfig, sig *model.Signature, host backend.Host) (backend.Model, error) {
 	b, src := p.backend, p.src
 	set, err := b.settings(src, cfg)
 	if err != nil {
 		return nil, forModel(src.Model, err)
 	}
-	m := &loaded{backend: b, src: src, cfg: cfg, sig: sig, set: set, decoupled: cfg.GetModelTransactionPolicy().GetDecoupled()}
+	m := &loaded{backend: b, src: src, cfg: cfg, sig: sig, set: set, host: host, decoupled: cfg.GetModelTransactionPolicy().GetDecoupled()}
 	if len(cfg.GetBatchInput())+len(cfg.GetBatchOutput()) > 0 { // as in Triton, which loads such models
 		b.log.Warn("batch_input and batch_output do nothing for Python models, which see each request's own shapes", "model", src.Model)
 	}
@@ -202,6 +205,7 @@ func (m *loaded) Trouble() error { return m.workers.Trouble() }
 
 // Close implements backend.Model.
 func (m *loaded) Close() error {
+	m.calls.Wait()
 	if r := m.backend.options.Metrics; r != nil {
 		r.Drop(m.owner())
 	}

@@ -73,6 +73,7 @@ const (
 	frameClose
 	frameCancel
 	frameReply
+	frameAnswer
 )
 
 const (
@@ -85,6 +86,10 @@ const (
 	frameWatch
 	frameRoom
 	frameImported
+	frameSlot
+	frameCall
+	frameNext
+	frameControl
 )
 
 func align(n int) int { return (n + dataAlign - 1) &^ (dataAlign - 1) }
