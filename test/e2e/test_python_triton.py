@@ -176,7 +176,7 @@ def test_the_log_has_what_the_model_logs_and_prints(server):
 def test_what_is_not_served_yet_is_told(server):
     with pytest.raises(InferenceServerException, match="RESCHEDULE is not served yet"):
         ask(server, "reschedule")
-    with pytest.raises(InferenceServerException, match="it comes with pipelines"):
+    with pytest.raises(InferenceServerException, match="Model 'other' is not ready"):
         ask(server, "bls")
 
 
