@@ -17,7 +17,7 @@ import (
 // lower floors, and those below its own folder; what stands on one floor does
 // not know its neighbours.
 var floors = [][]string{
-	{"internal/tensor", "internal/connlimit", "internal/reject", "internal/race", "internal/timerfd", "internal/protocol/h2", "internal/protocol/compression", "internal/protocol/tlsfiles", "internal/logsink", "internal/histogram", "internal/spelling", "internal/tempdir", "internal/properties", "internal/archive", "python"},
+	{"internal/tensor", "internal/connlimit", "internal/reject", "internal/race", "internal/timerfd", "internal/procs", "internal/protocol/h2", "internal/protocol/compression", "internal/protocol/tlsfiles", "internal/logsink", "internal/histogram", "internal/spelling", "internal/tempdir", "internal/properties", "internal/archive", "python"},
 	{"internal/status"},
 	{"internal/model/modelpb", "internal/logset", "internal/trace", "internal/shm", "internal/usermetric", "internal/inflight"},
 	{"internal/infer", "internal/model", "internal/worker", "internal/trace/otlp"},

@@ -7,6 +7,7 @@ import (
 
 	"shoal/internal/backend/onnx/ort"
 	"shoal/internal/infer"
+	"shoal/internal/procs"
 	"shoal/internal/status"
 )
 
@@ -23,6 +24,7 @@ type instance struct {
 	copies infer.Copies
 	plans  []*plan // the most recent one first
 	key    []int64 // the shapes of the current batch
+	long   bool    // the last run took long
 }
 
 func newInstance(m *loaded, use *usedSession) *instance {
@@ -50,8 +52,9 @@ func (in *instance) Run(b *infer.Batch) error {
 	}
 	s := in.slots.take()
 	b.Times.InputsReady = in.now()
-	err = in.execute(p, s, rows)
+	err = in.executeCounted(p, s, rows)
 	b.Times.OutputsOut = in.now()
+	in.long = b.Times.OutputsOut.Sub(b.Times.InputsReady) >= procs.Long
 	if err == nil {
 		err = s.read(requests, rows)
 	}
@@ -82,6 +85,15 @@ func (in *instance) fault(err error) error {
 		return status.Errorf(status.Internal, "%s", oe.Error())
 	}
 	return status.Wrap(status.Internal, err, "model '"+in.model.sig.Name+"' could not be run; the server's log has the details")
+}
+
+// executeCounted executes a batch, with a processor for others if that takes long.
+func (in *instance) executeCounted(p *plan, s *slot, rows int) error {
+	if in.long {
+		procs.Native.Begin()
+		defer procs.Native.End()
+	}
+	return in.execute(p, s, rows)
 }
 
 // execute runs the model once over the plan's inputs into the slot.

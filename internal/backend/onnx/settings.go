@@ -4,7 +4,6 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"shoal/internal/backend/onnx/ort"
 	"shoal/internal/model"
 	"shoal/internal/model/modelpb"
+	"shoal/internal/procs"
 	"shoal/internal/spelling"
 	"shoal/internal/status"
 )
@@ -213,7 +213,7 @@ func (s settings) options(lib *ort.Library, cfg *modelpb.ModelConfig, p backend.
 		MemArena: s.arena, MemPattern: s.pattern, Config: s.session, CustomOps: s.customOperations,
 	}
 	if !s.intraSet {
-		o.Intra = max(1, runtime.GOMAXPROCS(0)/max(1, p.Count))
+		o.Intra = max(1, procs.Native.Cores()/max(1, p.Count))
 	}
 	available, err := lib.Providers()
 	if err != nil {

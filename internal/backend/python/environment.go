@@ -3,12 +3,12 @@ package python
 import (
 	"fmt"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 
 	"shoal/internal/backend"
 	"shoal/internal/model/modelpb"
+	"shoal/internal/procs"
 	"shoal/internal/status"
 )
 
@@ -24,7 +24,7 @@ func (b *Backend) environment(set settings, p backend.Placement) ([]string, erro
 	}
 	env.set("PYTHONUNBUFFERED", "1")
 	env.setMissing("PYTHONIOENCODING", "utf-8")
-	threads := strconv.Itoa(max(1, runtime.GOMAXPROCS(0)/max(1, p.Count)))
+	threads := strconv.Itoa(max(1, procs.Native.Cores()/max(1, p.Count)))
 	for _, name := range threadVariables {
 		env.setMissing(name, threads)
 	}

@@ -1,0 +1,88 @@
+package procs
+
+import (
+	"os"
+	"runtime"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// fake returns a counter for a machine of two cores, and what it sets.
+func fake() (*Counter, *[]int) {
+	var sets []int
+	return &Counter{cores: 2, set: func(extra int) int {
+		sets = append(sets, extra)
+		return 2
+	}}, &sets
+}
+
+func TestLongCallsGetProcessors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, sets := fake()
+		for range 3 {
+			c.Begin()
+		}
+		if want := []int{1, 2}; !slices.Equal(*sets, want) {
+			t.Errorf("three calls at a time on two cores set %v, want %v", *sets, want)
+		}
+		for range 2 {
+			c.End()
+		}
+		time.Sleep(review + 1)
+		synctest.Wait()
+		if want := []int{1, 2}; !slices.Equal(*sets, want) {
+			t.Errorf("after a review of a busy time the counter set %v, want %v", *sets, want)
+		}
+		time.Sleep(review)
+		synctest.Wait()
+		if want := []int{1, 2, 1}; !slices.Equal(*sets, want) {
+			t.Errorf("with one call left the counter set %v, want %v", *sets, want)
+		}
+		c.End()
+		time.Sleep(2 * review)
+		synctest.Wait()
+		if want := []int{1, 2, 1, 0}; !slices.Equal(*sets, want) {
+			t.Errorf("without calls the counter set %v, want %v", *sets, want)
+		}
+		c.Begin()
+		if want := []int{1, 2, 1, 0, 1}; !slices.Equal(*sets, want) {
+			t.Errorf("after a pause the counter set %v, want %v", *sets, want)
+		}
+		c.End()
+		time.Sleep(3 * review)
+	})
+}
+
+func TestTheProcessGetsItsProcessors(t *testing.T) {
+	if os.Getenv("GOMAXPROCS") != "" {
+		t.Skip("GOMAXPROCS is set")
+	}
+	before := runtime.GOMAXPROCS(0)
+	c := newCounter()
+	c.Begin()
+	if got := runtime.GOMAXPROCS(0); got != before+1 {
+		t.Errorf("one long call: %d processors, want %d", got, before+1)
+	}
+	if got := c.Cores(); got != before {
+		t.Errorf("got %d cores, want %d", got, before)
+	}
+	c.End()
+	c.review()
+	c.review()
+	if got := runtime.GOMAXPROCS(0); got != before {
+		t.Errorf("no long call: %d processors, want %d", got, before)
+	}
+}
+
+func TestTheUsersChoiceStays(t *testing.T) {
+	t.Setenv("GOMAXPROCS", "1")
+	before := runtime.GOMAXPROCS(0)
+	c := newCounter()
+	c.Begin()
+	defer c.End()
+	if got := runtime.GOMAXPROCS(0); got != before {
+		t.Errorf("%d processors, want %d", got, before)
+	}
+}
