@@ -25,11 +25,12 @@ type Auto struct {
 // learned is what follows from the costs and returns, kept because it changes
 // slowly and is needed for every batch.
 type learned struct {
-	runs  int           // when it was found
-	turn  time.Duration // by which most who return have
-	half  time.Duration // by which half of them have
-	loops bool          // most answers are soon followed by a request
-	goal  goal
+	runs    int           // when it was found
+	turn    time.Duration // by which most who return have
+	half    time.Duration // by which half of them have
+	awaited time.Duration // by which most have while an instance waits for them
+	loops   bool          // most answers are soon followed by a request
+	goal    goal
 }
 
 // A goal is the best size of batches for a number of callers and instances.
@@ -51,7 +52,7 @@ func (a *Auto) Observe(r Run) {
 	a.costs.observe(r.Rows, r.Busy, took)
 	a.took += (float64(took) - a.took) / float64(min(a.runs, 16))
 	a.density += (float64(r.Rows)/float64(r.Requests) - a.density) / 16
-	a.returns.observe(r.Batch.Requests, r.End, time.Duration(4*a.took))
+	a.returns.observe(r.Batch.Requests, r.Since, r.End, time.Duration(4*a.took))
 	a.arrived.observe(r.Rows, r.End)
 	if a.runs-a.learned.runs >= min(refresh, a.runs/8+1) {
 		a.learn()
@@ -64,7 +65,9 @@ const refresh = 16
 func (a *Auto) learn() {
 	l := &a.learned
 	l.runs, l.goal = a.runs, goal{}
-	l.turn, l.half = a.returns.within(0.9), a.returns.within(0.5)
+	l.turn, l.half = a.returns.all.within(0.9), a.returns.all.within(0.5)
+	// What was not seen for long is tried again.
+	l.awaited = a.returns.waiting().within(0.9) * time.Duration(hopeAfter-min(a.returns.age, hopeAfter)) / hopeAfter
 	l.loops = a.returns.back > 0.5
 }
 
@@ -168,10 +171,10 @@ func (a *Auto) awaitReturns(v *View) (time.Duration, int) {
 	saves := a.costs.of(h.Rows, busy) + a.costs.of(need, busy) - a.costs.hope(h.Rows+need, busy)
 	saves -= v.Now.Sub(h.Since)
 	since := v.Now.Sub(a.returns.last)
-	if expect := a.returns.within(float32(need)/float32(away+1)) - since; expect > saves {
+	if expect := a.returns.waiting().within(float32(need)/float32(away+1)) - since; expect > saves {
 		return 0, 0
 	}
-	return min(saves, a.returns.within(0.99)-since), need
+	return min(saves, a.returns.all.within(0.99)-since), need
 }
 
 // goal returns the rows of a batch that bring the most answers in a given time, as
@@ -189,10 +192,12 @@ func (a *Auto) target(v *View) int {
 	// has a batch, as long as the others return while it runs.
 	rate := func(rows int, cost time.Duration) float64 {
 		if float64(rows) >= callers {
-			return callers / float64(cost+a.learned.turn)
+			return callers / float64(cost+a.learned.awaited)
 		}
 		return min(float64(rows)/float64(cost), callers/float64(cost+a.learned.half))
 	}
+	// Small groups must be clearly better: while an instance waits, its core reads
+	// and writes for others, which interrupts runs otherwise.
 	best, most := 0, 0.0
 	var sizes [8]int
 	for i := range sizes {
@@ -201,7 +206,7 @@ func (a *Auto) target(v *View) int {
 		if cost == 0 {
 			return a.MaxRows
 		}
-		if sizes[i] = rows; rate(rows, cost) > 1.02*most {
+		if sizes[i] = rows; rate(rows, cost) > 1.05*most {
 			best, most = rows, rate(rows, cost)
 		}
 	}

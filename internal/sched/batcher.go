@@ -12,11 +12,11 @@ import (
 // A Batcher gathers requests into batches and runs them on a model's instances,
 // as its policy decides.
 //
-// No goroutine of its own runs batches. The goroutine of a batch's first
-// request leads it: it runs the instance, answers the other requests and, when
-// the next batch is due, makes the first request of that batch its leader.
-// Every request is woken at most once, and a single request stays on its
-// goroutine.
+// The goroutine of a batch's first request leads it: it runs the instance,
+// answers the other requests and, when the next batch is due, makes the first
+// request of that batch its leader. Every request is woken at most once, and a
+// single request stays on its goroutine. Under load, where runs are long, the
+// runner of an instance leads its batches instead.
 type Batcher struct {
 	former
 	place infer.Place // for callers that leave
@@ -36,7 +36,7 @@ func StartBatcher(cfg BatcherConfig, instances []backend.Instance, record Record
 func startBatcher(cfg BatcherConfig, instances []backend.Instance, record Recorder, newTimer func(func()) (timer, error), newPauser func() (pauser, error)) (*Batcher, error) {
 	b := new(Batcher)
 	b.init(&cfg, record)
-	b.newPauser, b.lead, b.wake, b.end = newPauser, b.signal, wakeLeader, expire
+	b.newPauser, b.lead, b.wake, b.end, b.serve = newPauser, b.signal, wakeLeader, expire, b.runGiven
 	b.place.Withdraw = b.withdrawAll
 	b.calls.New = func() any { return &call{signals: make(chan bool, 1)} }
 	if b.timed() {
@@ -52,13 +52,29 @@ func startBatcher(cfg BatcherConfig, instances []backend.Instance, record Record
 	return b, nil
 }
 
-// signal makes the first call of a batch its leader.
+// signal finds a leader for a batch: its first call, or the instance's runner.
 func (b *Batcher) signal(bt *batch) {
 	c := bt.leader()
-	c.leads = bt
-	if c != b.arriving {
+	switch {
+	case b.leadByRunner(bt.instance, c):
+		b.handOver(bt.instance, bt)
+	case c == b.arriving:
+		c.leads = bt
+	default:
+		c.leads = bt
 		c.signal()
 	}
+}
+
+// leadByRunner reports whether the runner of an instance leads a batch. Under
+// load it does: the system then keeps each instance's thread on a core of its
+// own. A call that finds the instance idle leads its batch itself, which is
+// cheaper than waking a thread, unless requests are just about to wait again.
+func (b *Batcher) leadByRunner(i *instance, c *call) bool {
+	if i.batches > 1 || !i.ownsThread() {
+		return false
+	}
+	return c != b.arriving || b.peak.most() > len(b.all) && c.request.Queued.Sub(i.lastEnd) < i.lastRun
 }
 
 // wakeLeader ends the wait of a batch's leader.

@@ -35,7 +35,7 @@ type waiter struct {
 // and must outlive it.
 func StartDirect(instances []backend.Instance, record Recorder) *Direct {
 	d := &Direct{pool: newPool(record)}
-	d.changed = d.advance
+	d.changed, d.serve = d.advance, d.runWaiter
 	d.waiters.New = func() any { return &waiter{ready: make(chan *instance, 1)} }
 	_ = d.Add(instances...) // cannot fail here
 	return d
@@ -153,15 +153,13 @@ func (d *Direct) advance(time.Time) {
 			w.ready <- i // buffered: does not block
 			continue
 		}
-		if i.runner == nil {
-			i.runner = startRunner(func(w *waiter) { d.serve(i, w) })
-		}
-		i.runner.next <- w // buffered: it was given nothing else
+		d.handOver(i, w)
 	}
 }
 
-// serve runs a waiter's request on an instance. The instance's runner calls it.
-func (d *Direct) serve(i *instance, w *waiter) {
+// runWaiter runs a waiter's request on an instance. The instance's runner calls it.
+func (d *Direct) runWaiter(i *instance, what any) {
+	w := what.(*waiter)
 	w.err = d.runOn(i, w.request)
 	d.release(i) // may give the runner its next
 	w.ready <- nil

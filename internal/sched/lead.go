@@ -10,6 +10,15 @@ import (
 func (b *Batcher) runBatch(c *call) bool {
 	bt := c.leads
 	c.leads = nil
+	return b.leadBatch(bt, c)
+}
+
+// runGiven runs a batch that an instance has. The instance's runner calls it.
+func (b *Batcher) runGiven(_ *instance, what any) { b.leadBatch(what.(*batch), nil) }
+
+// leadBatch runs a batch for its leader, which is nil when a runner leads it, and
+// reports whether the leader has its answer.
+func (b *Batcher) leadBatch(bt *batch, leader *call) bool {
 	_ = bt.instance.ticket.Await(context.Background()) // does not fail
 	for !bt.started {
 		if bt.held.Looks > 0 {
@@ -26,7 +35,7 @@ func (b *Batcher) runBatch(c *call) bool {
 			bt.entries[i].call.err = err
 		}
 	}
-	return b.deliver(bt, c, err)
+	return b.deliver(bt, leader, err)
 }
 
 // pause waits before the policy is asked again.

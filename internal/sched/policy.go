@@ -147,7 +147,10 @@ const Yield time.Duration = -1
 type Run struct {
 	Rows, Requests int
 	// Busy is how many batches ran when it started, including itself.
-	Busy       int
+	Busy int
+	// Since is when its instance got it. Requests that came later did so while
+	// the instance waited for them.
+	Since      time.Time
 	Start, End time.Time
 	Failed     bool
 	Batch      *infer.Batch // with the requests; only until Observe returns

@@ -17,6 +17,7 @@ import (
 // when the last request has its answer. Every scheduler is built on one.
 type pool struct {
 	record    Recorder
+	serve     func(*instance, any)   // runs a waiter or a batch on an instance, for its runner
 	changed   func(now time.Time)    // lets the scheduler look at the instances again; called with the mutex held
 	newPauser func() (pauser, error) // nil when nobody waits with an instance
 	born      time.Time
@@ -40,8 +41,8 @@ type instance struct {
 	batch   infer.Batch   // for a scheduler that has no batches of its own
 	gone    chan struct{} // closed when it was removed and has no batch
 
-	// Only the goroutine that runs the instance uses these; for a scheduler
-	// without batches.
+	// How long its runs take. A scheduler without batches uses these only on the
+	// goroutine that runs the instance, others with the pool's mutex held.
 	runTime time.Duration // its recent run time
 	long    bool          // its runs are long enough for a runner
 
@@ -49,8 +50,9 @@ type instance struct {
 	most        int           // how many batches it may have, if it is the only one
 	batches     int           // how many it has
 	lastRun     time.Duration // how long its last batch took
+	lastEnd     time.Time     // when that ended
 	unavailable bool          // the backend cannot run now
-	runner      *runner       // for a scheduler without batches; nil until requests have waited for it
+	runner      *runner       // nil until requests have waited for it
 	removed     bool
 }
 

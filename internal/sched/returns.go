@@ -14,10 +14,17 @@ type returns struct {
 	answers [16]answers // a ring of batches whose answers wait for a return
 	first   int
 	n       int
-	counts  [returnSizes]float32 // of the times, by their size
-	total   float32
+	all     times
+	awaited times   // of those for whom an instance waited, so that they did not compete with it for a core
 	back    float32 // share of the answers that are followed by a request
 	last    time.Time
+	age     int // batches since the last for which an instance waited
+}
+
+// times are how often something took how long.
+type times struct {
+	counts [returnSizes]float32 // by size
+	total  float32
 }
 
 type answers struct {
@@ -33,15 +40,26 @@ const (
 )
 
 // observe learns from a batch's requests when they came and when they were
-// answered. A request that comes more than horizon after an answer does not
-// count as its return.
-func (r *returns) observe(requests []*infer.Request, end time.Time, horizon time.Duration) {
-	for i := range r.counts {
-		r.counts[i] *= returnMemory
-	}
-	r.total *= returnMemory
+// answered. Its instance had it since then. A request that comes more than
+// horizon after an answer does not count as its return.
+func (r *returns) observe(requests []*infer.Request, since, end time.Time, horizon time.Duration) {
+	r.all.fade()
+	r.age++
+	faded := false
 	for _, q := range requests {
-		r.match(q.Queued, horizon)
+		took, ok := r.match(q.Queued, horizon)
+		if !ok {
+			continue
+		}
+		r.all.add(took)
+		if q.Queued.Before(since) {
+			continue
+		}
+		if !faded {
+			r.awaited.fade()
+			faded, r.age = true, 0
+		}
+		r.awaited.add(took)
 	}
 	if r.n == len(r.answers) {
 		r.drop()
@@ -52,8 +70,8 @@ func (r *returns) observe(requests []*infer.Request, end time.Time, horizon time
 }
 
 // match counts a request as the return of the newest answer before it that has
-// none.
-func (r *returns) match(queued time.Time, horizon time.Duration) {
+// none, and returns how long that took.
+func (r *returns) match(queued time.Time, horizon time.Duration) (time.Duration, bool) {
 	for i := r.n - 1; i >= 0; i-- {
 		a := &r.answers[(r.first+i)%len(r.answers)]
 		took := queued.Sub(a.at)
@@ -61,14 +79,21 @@ func (r *returns) match(queued time.Time, horizon time.Duration) {
 			continue
 		}
 		if took > horizon {
-			return
+			return 0, false
 		}
 		a.left--
 		r.back += (1 - r.back) / 64
-		r.counts[returnSize(took)]++
-		r.total++
-		return
+		return took, true
 	}
+	return 0, false
+}
+
+// waiting returns the times of callers for whom an instance waits.
+func (r *returns) waiting() *times {
+	if r.awaited.total < 8 {
+		return &r.all
+	}
+	return &r.awaited
 }
 
 // drop removes the oldest answers: those left had no return.
@@ -87,11 +112,23 @@ func returnSize(d time.Duration) int {
 	return min(returnSizes-1, int(4*math.Log2(float64(d)/1e3))+1)
 }
 
-// within returns the time within which that share of the returns happen.
-func (r *returns) within(share float32) time.Duration {
+func (t *times) fade() {
+	for i := range t.counts {
+		t.counts[i] *= returnMemory
+	}
+	t.total *= returnMemory
+}
+
+func (t *times) add(took time.Duration) {
+	t.counts[returnSize(took)]++
+	t.total++
+}
+
+// within returns the time within which that share of them is.
+func (t *times) within(share float32) time.Duration {
 	sum := float32(0)
-	for i, n := range r.counts {
-		if sum += n; n > 0 && sum >= share*r.total {
+	for i, n := range t.counts {
+		if sum += n; n > 0 && sum >= share*t.total {
 			return time.Duration(1e3 * math.Exp2(float64(i)/4))
 		}
 	}

@@ -12,14 +12,22 @@ import (
 // requests wait it runs one after the other, so that the model's weights and
 // the library's per-thread memory stay in the caches of one core.
 type runner struct {
-	next chan *waiter // buffered 1: the next waiter
-	stop func()       // ends the goroutine and waits for it; may be called several times
+	next chan any // buffered 1: the next waiter or batch
+	stop func()   // ends the goroutine and waits for it; may be called several times
 }
 
-// startRunner starts the goroutine, which calls run for each waiter that it
-// gets.
-func startRunner(run func(*waiter)) *runner {
-	r := &runner{next: make(chan *waiter, 1)}
+// handOver gives a waiter or a batch to the instance's runner, which starts with
+// the first. The runner must have nothing else to do.
+func (p *pool) handOver(i *instance, what any) {
+	if i.runner == nil {
+		i.runner = startRunner(func(what any) { p.serve(i, what) })
+	}
+	i.runner.next <- what
+}
+
+// startRunner starts the goroutine, which calls run for each that it gets.
+func startRunner(run func(any)) *runner {
+	r := &runner{next: make(chan any, 1)}
 	var ended sync.WaitGroup
 	ended.Go(func() {
 		runtime.LockOSThread() // until the goroutine ends, and the thread with it
@@ -34,12 +42,12 @@ func startRunner(run func(*waiter)) *runner {
 	return r
 }
 
-// A runner takes over when runs take at least handOver, until they take less
-// than takeBack. Waking the goroutine and the thread costs some microseconds
+// A runner takes over when runs take at least longRun, until they take less
+// than briefRun. Waking the goroutine and the thread costs some microseconds
 // per request; staying on one thread saves up to a third of the run.
 const (
-	handOver = 60 * time.Microsecond
-	takeBack = 40 * time.Microsecond
+	longRun  = 60 * time.Microsecond
+	briefRun = 40 * time.Microsecond
 )
 
 // observe learns how long the instance's runs take. A run that took much longer
@@ -51,9 +59,9 @@ func (i *instance) observe(took time.Duration) {
 	}
 	i.runTime += (min(took, 2*i.runTime+time.Microsecond) - i.runTime) / 16
 	switch {
-	case i.runTime >= handOver:
+	case i.runTime >= longRun:
 		i.long = true
-	case i.runTime < takeBack:
+	case i.runTime < briefRun:
 		i.long = false
 	}
 }

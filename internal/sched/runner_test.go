@@ -3,11 +3,15 @@ package sched
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"shoal/internal/backend"
 	"shoal/internal/infer"
@@ -120,6 +124,72 @@ func TestARunnerReportsAFaultOfARequestToItsCallerAlone(t *testing.T) {
 		d.Close()
 	})
 }
+
+// With runners the same batches run, at the same times, as with the first request
+// of each as its leader.
+func TestBatchesAreTheSameWhenRunnersLead(t *testing.T) {
+	policies := map[string]func() Policy{
+		"at once":   func() Policy { return &Triton{MaxRows: 4, Preferred: []int{4}} },
+		"delay":     func() Policy { return &Triton{MaxRows: 8, Preferred: []int{3}, Delay: 2 * ms} },
+		"automatic": func() Policy { return NewAuto(8) },
+	}
+	for name, policy := range policies {
+		for seed := range uint64(10) {
+			t.Run(fmt.Sprintf("%s %d", name, seed), func(t *testing.T) {
+				want, none := randomRuns(t, policy(), seed, func(r *recorder) backend.Instance { return r })
+				got, runners := randomRuns(t, policy(), seed, func(r *recorder) backend.Instance { return computer{r} })
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("batches (-without +with runners):\n%s", diff)
+				}
+				if none != 0 || runners == 0 {
+					t.Errorf("got %d and %d runners, want none and some", none, runners)
+				}
+			})
+		}
+	}
+}
+
+// randomRuns sends requests at random times to two instances, and returns what ran when and how many runners there were.
+func randomRuns(t *testing.T, policy Policy, seed uint64, wrap func(*recorder) backend.Instance) (runs []string, runners int) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &runLog{start: time.Now()}
+		instances := []backend.Instance{wrap(&recorder{takes: 5 * ms, log: log}), wrap(&recorder{takes: 3 * ms, log: log})}
+		cfg := BatcherConfig{Policy: policy, Levels: []QueuePolicy{{}}, Signature: fixedSignature(8)}
+		b, err := startBatcher(cfg, instances, &tally{}, newRuntimeTimer, func() (pauser, error) { return sleeper{}, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		random := rand.New(rand.NewPCG(seed, 1))
+		var wg sync.WaitGroup
+		for n := range 80 {
+			time.Sleep(time.Duration(random.IntN(2000)) * us)
+			r := request(fmt.Sprint(n))
+			r.Rows = 1
+			wg.Go(func() {
+				if err := b.Do(t.Context(), r); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		wg.Wait()
+		for _, i := range b.all {
+			if i.runner != nil {
+				runners++
+			}
+		}
+		b.Close()
+		runs = slices.Sorted(slices.Values(log.all()))
+	})
+	return runs, runners
+}
+
+// A sleeper pauses for the whole time.
+type sleeper struct{}
+
+func (sleeper) pause(d time.Duration) { time.Sleep(d) }
+func (sleeper) wake()                 {}
+func (sleeper) close()                {}
 
 // An instance that waits for another process has no use for a thread.
 func TestOnlyAnInstanceThatComputesHasARunner(t *testing.T) {

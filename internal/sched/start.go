@@ -110,10 +110,12 @@ func (f *former) start(bt *batch, d Decision, now time.Time) {
 func (f *former) finish(bt *batch, failed bool) {
 	i, t := bt.instance, &bt.run.Times
 	i.lastRun = t.End.Sub(t.Start)
+	i.observe(i.lastRun)
+	i.lastEnd = t.End
 	if f.learns {
 		at := slices.IndexFunc(f.running, func(r Running) bool { return r.at == i })
 		f.running = slices.Delete(f.running, at, at+1)
-		f.policy.Observe(Run{Rows: bt.rows, Requests: len(bt.entries), Busy: bt.busy, Start: t.Start, End: t.End, Failed: failed, Batch: &bt.run})
+		f.policy.Observe(Run{Rows: bt.rows, Requests: len(bt.entries), Busy: bt.busy, Since: bt.held.Since, Start: t.Start, End: t.End, Failed: failed, Batch: &bt.run})
 	}
 	f.free(i, t.End)
 	i.ticket.Release()

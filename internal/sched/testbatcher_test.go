@@ -63,6 +63,11 @@ func (in *recorder) Run(b *infer.Batch) error {
 
 func (in *recorder) Close() error { return nil }
 
+// A computer is a recorder that computes on its thread, as ONNX Runtime does.
+type computer struct{ *recorder }
+
+func (computer) ComputesOnThread() {}
+
 // A bench runs a batcher in a bubble.
 type testBatcher struct {
 	*Batcher

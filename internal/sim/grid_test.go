@@ -160,7 +160,7 @@ func (g gate) check(t *testing.T, name string, cells []cell) {
 // today. Streams near the limit of several instances are the furthest from it.
 func TestAutoBesideTheBestSetting(t *testing.T) {
 	instances, loops, streams, requests := []int{1, 2}, closed[:3], open[:2], 1500
-	looped, streamed := gate{mean: 1.005, in2: 0.92, in5: 0.96, worst: 1.12}, gate{mean: 1.005, in2: 0.88, in5: 0.95, worst: 1.07}
+	looped, streamed := gate{mean: 1.005, in2: 0.95, in5: 1, worst: 1.05}, gate{mean: 1.005, in2: 0.93, in5: 1, worst: 1.05}
 	switch {
 	case *fullGrid:
 		instances, loops, streams, requests = []int{1, 2, 4}, closed, open, 3000
