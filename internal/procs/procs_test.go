@@ -9,13 +9,18 @@ import (
 	"time"
 )
 
-// fake returns a counter for a machine of two cores, and what it sets.
-func fake() (*Counter, *[]int) {
+// fake returns a counter for a machine of two cores, and what it has set.
+func fake() (*Counter, func() []int) {
 	var sets []int
-	return &Counter{cores: 2, set: func(extra int) int {
+	c := &Counter{cores: 2, set: func(extra int) int {
 		sets = append(sets, extra)
 		return 2
-	}}, &sets
+	}}
+	return c, func() []int {
+		c.mu.Lock() // a review holds it
+		defer c.mu.Unlock()
+		return slices.Clone(sets)
+	}
 }
 
 func TestLongCallsGetProcessors(t *testing.T) {
@@ -24,31 +29,31 @@ func TestLongCallsGetProcessors(t *testing.T) {
 		for range 3 {
 			c.Begin()
 		}
-		if want := []int{1, 2}; !slices.Equal(*sets, want) {
-			t.Errorf("three calls at a time on two cores set %v, want %v", *sets, want)
+		if got, want := sets(), []int{1, 2}; !slices.Equal(got, want) {
+			t.Errorf("three calls at a time on two cores set %v, want %v", got, want)
 		}
 		for range 2 {
 			c.End()
 		}
 		time.Sleep(review + 1)
 		synctest.Wait()
-		if want := []int{1, 2}; !slices.Equal(*sets, want) {
-			t.Errorf("after a review of a busy time the counter set %v, want %v", *sets, want)
+		if got, want := sets(), []int{1, 2}; !slices.Equal(got, want) {
+			t.Errorf("after a review of a busy time the counter set %v, want %v", got, want)
 		}
 		time.Sleep(review)
 		synctest.Wait()
-		if want := []int{1, 2, 1}; !slices.Equal(*sets, want) {
-			t.Errorf("with one call left the counter set %v, want %v", *sets, want)
+		if got, want := sets(), []int{1, 2, 1}; !slices.Equal(got, want) {
+			t.Errorf("with one call left the counter set %v, want %v", got, want)
 		}
 		c.End()
 		time.Sleep(2 * review)
 		synctest.Wait()
-		if want := []int{1, 2, 1, 0}; !slices.Equal(*sets, want) {
-			t.Errorf("without calls the counter set %v, want %v", *sets, want)
+		if got, want := sets(), []int{1, 2, 1, 0}; !slices.Equal(got, want) {
+			t.Errorf("without calls the counter set %v, want %v", got, want)
 		}
 		c.Begin()
-		if want := []int{1, 2, 1, 0, 1}; !slices.Equal(*sets, want) {
-			t.Errorf("after a pause the counter set %v, want %v", *sets, want)
+		if got, want := sets(), []int{1, 2, 1, 0, 1}; !slices.Equal(got, want) {
+			t.Errorf("after a pause the counter set %v, want %v", got, want)
 		}
 		c.End()
 		time.Sleep(3 * review)
