@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"path"
@@ -19,6 +20,7 @@ import (
 	"shoal/internal/backend/python"
 	"shoal/internal/engine"
 	"shoal/internal/modelstore"
+	"shoal/internal/protocol/grpcserver"
 	"shoal/internal/protocol/httpserver"
 	"shoal/internal/protocol/modelserver"
 	"shoal/internal/tempdir"
@@ -123,12 +125,13 @@ type modelListener struct {
 	name string
 	at   modelServerAddress
 	apis modelserver.API
+	grpc bool
 }
 
 // listeners returns the endpoints: APIs with the same address share one.
 func (m *modelServer) listeners() []modelListener {
 	c := m.config
-	list := []modelListener{{"inference", c.inference, modelserver.Inference}}
+	list := []modelListener{{"inference", c.inference, modelserver.Inference, false}}
 	add := func(name string, at modelServerAddress, api modelserver.API) {
 		for i := range list {
 			if same := list[i].at; same.host == at.host && same.port == at.port && at.port != 0 {
@@ -136,11 +139,13 @@ func (m *modelServer) listeners() []modelListener {
 				return
 			}
 		}
-		list = append(list, modelListener{name, at, api})
+		list = append(list, modelListener{name, at, api, false})
 	}
 	add("management", c.management, modelserver.Management)
 	if c.dialect == modelstore.TorchServe {
 		add("model_metrics", c.metrics, modelserver.Metrics)
+		list = append(list, modelListener{"grpc_inference", c.grpcInference, modelserver.Inference, true},
+			modelListener{"grpc_management", c.grpcManagement, modelserver.Management, true})
 	}
 	return list
 }
@@ -148,6 +153,9 @@ func (m *modelServer) listeners() []modelListener {
 // endpoint returns where a listener listens.
 func (ml *modelListener) endpoint() endpoint {
 	key := strings.TrimPrefix(ml.name, "model_") + "_address"
+	if ml.grpc {
+		return endpoint{ml.name, ml.at.host, ml.at.port, false, key, ml.name + "_port"}
+	}
 	return endpoint{ml.name, ml.at.host, ml.at.port, false, key, key}
 }
 
@@ -160,6 +168,13 @@ func (m *modelServer) start(f *serveFlags, ml modelListener, l *life, ln net.Lis
 			return service{}, err
 		}
 		ln = tls.NewListener(ln, &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12})
+	}
+	if ml.grpc {
+		g := m.server.StartGRPC(ml.apis, grpcserver.Options{
+			MaxReceive: int(m.config.maxRequest), MaxSend: math.MaxInt32, MaxConnections: f.grpc.maxConnections, MaxStreams: uint32(f.grpc.maxStreams),
+			MaxUnpacked: m.config.maxRequest, MaxRatio: int64(f.memory.ratio), Memory: l.memory, Rejects: f.rejects, Log: l.log,
+		}, ln)
+		return service{ml.name, g.Close, g.InFlight}, nil
 	}
 	o := modelserver.HTTP(httpserver.Options{
 		Rejects: f.rejects, Log: l.log, Memory: l.memory, MaxRatio: int64(f.memory.ratio), MaxConnections: f.http.maxConnections,

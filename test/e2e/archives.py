@@ -180,14 +180,19 @@ def pack(folder: pathlib.Path, dialect: str, name: str, code: pathlib.Path, to: 
 CONFIG = """inference_address=http://127.0.0.1:0
 management_address=http://127.0.0.1:0
 metrics_address=http://127.0.0.1:0
+grpc_inference_port=0
+grpc_management_port=0
 default_workers_per_model=0
 """
+
+
+MMS_CONFIG = "".join(line for line in CONFIG.splitlines(True) if not line.startswith(("metrics", "grpc")))
 
 
 def server(folder: pathlib.Path, dialect: str, *args: object, config: str = "", env=None) -> Server:
     """A server in the foreground, on ports that the system chooses."""
     file = folder / "test.properties"
-    text = CONFIG if dialect == "torchserve" else CONFIG.replace("metrics_address=http://127.0.0.1:0\n", "")
+    text = CONFIG if dialect == "torchserve" else MMS_CONFIG
     file.write_text(text + config)
     name, option = ("multi-model-server", "--mms-config") if dialect == "mms" else ("torchserve", "--ts-config")
     more = ("--ncs",) if dialect == "torchserve" else ()

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import zipfile
 
+import grpc
 import pytest
 
 import archives
@@ -183,7 +184,7 @@ def test_start_and_stop_in_the_background(tmp_path):
 def test_both_dialects_serve_one_model(tmp_path):
     store = archives.write(tmp_path, "mms")
     config = tmp_path / "config.properties"
-    config.write_text(archives.CONFIG.replace("metrics_address=http://127.0.0.1:0\n", "") + f"model_store={store}\nload_models=ctx.mar\ndefault_workers_per_model=1\n")
+    config.write_text(archives.MMS_CONFIG + f"model_store={store}\nload_models=ctx.mar\ndefault_workers_per_model=1\n")
     with Server("--model-server=mms", "--model-server-config", config, *PORTS, *LOOPBACK) as server:
         server.wait_for_log("Model server started.")
         assert ask(server.address("inference"), "POST", "/predictions/ctx", b"status201")[:2] == (201, b"created")
@@ -243,7 +244,7 @@ def test_torchserve_starts_again_with_what_was_registered(tmp_path):
     store = archives.write(tmp_path, "torchserve")
     sockets = "".join(f"{api}_address=unix:{tmp_path}/{api}.sock\n" for api in ("inference", "management", "metrics"))
     config = tmp_path / "first.properties"
-    config.write_text(sockets + "enable_model_api=true\ndisable_token_authorization=true\ndefault_workers_per_model=1\n")
+    config.write_text(sockets + "grpc_inference_port=0\ngrpc_management_port=0\nenable_model_api=true\ndisable_token_authorization=true\ndefault_workers_per_model=1\n")
 
     def start(*args: object) -> Server:
         return Server("--foreground", "--model-store", store, *args, binary=archives.link(tmp_path, "torchserve"), command=(), cwd=tmp_path, env={"TMPDIR": str(tmp_path)})
@@ -256,3 +257,69 @@ def test_torchserve_starts_again_with_what_was_registered(tmp_path):
         server.wait_for_log("Model server started.")
         registered = [line for line in server.log.splitlines() if "model registered" in line]
         assert len(registered) == 2, server.log
+
+
+def call(address: str, service: str, method: str, request: bytes, stream: bool = False, metadata=()):
+    """A gRPC call with an encoded message; returns what field 1 of each answer has."""
+    with grpc.insecure_channel(address) as channel:
+        make = channel.unary_stream if stream else channel.unary_unary
+        answer = make(f"/org.pytorch.serve.grpc.{service}/{method}")(request, timeout=20, metadata=metadata)
+        return [field(m, 1) for m in answer] if stream else field(answer, 1)
+
+
+def message(**fields: object) -> bytes:
+    """Encodes fields f1, f2, ...: numbers, texts and, for a map, a dict."""
+    out = b""
+    for name, value in fields.items():
+        n = int(name[1:])
+        if isinstance(value, int):
+            out += bytes([n << 3, value])
+            continue
+        for v in [message(f1=k, f2=w) for k, w in value.items()] if isinstance(value, dict) else [value]:
+            raw = v.encode() if isinstance(v, str) else v
+            out += bytes([n << 3 | 2, len(raw)]) + raw
+    return out
+
+
+def field(raw: bytes, number: int) -> bytes:
+    """The bytes of the first field, which must have that number."""
+    assert raw[0] == number << 3 | 2, raw
+    at, size, shift = 1, 0, 0
+    while True:
+        size |= (raw[at] & 127) << shift
+        at, shift = at + 1, shift + 7
+        if not raw[at - 1] & 128:
+            return raw[at : at + size]
+
+
+def test_torchserve_over_grpc(tmp_path):
+    store = archives.write(tmp_path, "torchserve")
+    (tmp_path / "stream.py").write_text(STREAM)
+    archives.pack(tmp_path, "torchserve", "stream", tmp_path / "stream.py", store, "1.0")
+    inference, management = "inference.InferenceAPIsService", "management.ManagementAPIsService"
+    with archives.server(tmp_path, "torchserve", "--model-store", store, "--enable-model-api", "--disable-token-auth") as server:
+        server.wait_for_log("Model server started.")
+        i, m = server.address("grpc_inference"), server.address("grpc_management")
+        assert json.loads(call(i, inference, "Ping", b"")) == {"status": "Healthy"}
+        told = call(m, management, "RegisterModel", message(f3=1, f8=1, f9="exc.mar"))
+        assert told == b'Model "exc" Version: 1.0 registered with 1 initial workers'
+        assert call(i, inference, "Predictions", message(f1="exc", f3={"body": "num"})) == b"3.5"
+        call(m, management, "RegisterModel", message(f3=1, f8=1, f9="stream.mar"))
+        assert call(i, inference, "StreamPredictions", message(f1="stream", f3={"body": "x"}), stream=True) == [b"part0 ", b"part1 ", b"part2 ", b"end"]
+        assert json.loads(call(m, management, "DescribeModel", message(f1="exc")))[0]["modelName"] == "exc"
+        assert json.loads(call(m, management, "ListModels", b""))["models"][0] == {"modelName": "exc", "modelUrl": "exc.mar"}
+        assert call(m, management, "ScaleWorker", message(f1="exc", f3=1, f4=1, f6=1)) == b"Workers scaled to 1 for model: exc"
+        faults = [
+            (i, inference, "Predictions", message(f1="nope"), "INTERNAL", "Model not found: nope\norg.pytorch.serve.archive.model.ModelNotFoundException"),
+            (i, inference, "Predictions", message(f1="exc", f3={"body": "x"}), "UNAVAILABLE", "Prediction failed\norg.pytorch.serve.http.InternalServerException"),
+            (i, inference, "Predictions", message(f1="exc", f3={"body": "kill"}), "RESOURCE_EXHAUSTED", "Worker died.\norg.pytorch.serve.http.InternalServerException"),
+            (m, management, "RegisterModel", message(f9="nope.mar"), "NOT_FOUND", "Model not found at: nope.mar\norg.pytorch.serve.archive.model.ModelNotFoundException"),
+            (m, management, "RegisterModel", b"", "INVALID_ARGUMENT", "Parameter url is required.\norg.pytorch.serve.http.BadRequestException"),
+            (m, management, "RegisterModel", message(f9="exc.mar"), "UNKNOWN", ""),
+            (m, management, "ScaleWorker", message(f1="exc", f3=1, f4=2), "INVALID_ARGUMENT", "max_worker cannot be less than min_worker.\norg.pytorch.serve.http.BadRequestException"),
+        ]  # fmt: skip
+        for *asked, code, text in faults:
+            with pytest.raises(grpc.RpcError) as failed:
+                call(*asked)
+            assert (failed.value.code().name, failed.value.details()) == (code, text)
+        assert call(m, management, "UnregisterModel", message(f1="exc")) == b'Model "exc" unregistered'

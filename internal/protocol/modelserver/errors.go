@@ -53,8 +53,8 @@ func errBad(text string) error { return fault(400, "BadRequestException", text) 
 
 func errInvalidHTTP() error { return errBad("Invalid HTTP message.") }
 
-// codes are the errors of the engine in this dialect.
-var codes = [status.CodeCount]struct {
+// engineErrors are the errors of the engine in this dialect.
+var engineErrors = [status.CodeCount]struct {
 	status int
 	kind   string
 }{
@@ -85,7 +85,7 @@ func asError(err error) *modelstore.Error {
 		}
 		return fault(400, "BadRequestException", "Invalid HTTP message.")
 	}
-	c := codes[status.CodeOf(err)]
+	c := engineErrors[status.CodeOf(err)]
 	e := fault(c.status, c.kind, status.Public(err))
 	e.Cause = err
 	return e
