@@ -21,7 +21,7 @@ export CGO_ENABLED ?= 0
 
 .DEFAULT_GOAL := help
 .PHONY: help build cross run test test-go test-python test-e2e runtime check race fuzz lint fmt golden generate install \
-	attack stress soak soak-python soak-reload perf-criteria profile bench-overload bench-size bench-triton bench-perf bench-ladder bench-models bench-batcher bench-python bench-go clean
+	attack stress soak soak-python soak-reload perf-criteria profile bench-overload bench-size bench-triton bench-perf bench-ladder bench-models bench-batcher bench-cache bench-python bench-go clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -145,6 +145,9 @@ bench-models: runtime ## batching on models of many costs, beside the best stati
 
 bench-batcher: ## the CPU cost of the batcher alone, per request
 	$(GO) run -pgo=cmd/shoal/default.pgo ./bench/batcher $(ARGS)
+
+bench-cache: runtime ## the response cache: a hit beside a miss (ARGS adds flags)
+	$(GO) run ./bench/cache $(ARGS)
 
 $(PEERS)/.done: bench/python/servers/requirements.txt
 	rm -rf $(PEERS)

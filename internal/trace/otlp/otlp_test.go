@@ -316,3 +316,33 @@ func TestAddressesOfReceivers(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkRequest is what a traced request costs besides its record: the making of its
+// spans, and its share of sending them.
+func BenchmarkRequest(b *testing.B) {
+	r := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { _, _ = io.Copy(io.Discard, req.Body) }))
+	defer r.Close()
+	c := settings(r.URL)
+	c.OpenTelemetry.QueueSize = 1 << 20
+	x, err := Start(Options{OpenTelemetry: c.OpenTelemetry, Service: "shoal", Log: quiet()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	tracer, err := trace.Start(c, x, quiet())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer tracer.Close()
+	b.ReportAllocs()
+	for b.Loop() {
+		now := time.Now()
+		tr := tracer.Sample("m", trace.HTTP, trace.Parent{}, now)
+		tr.First().Begin("m", 1, "", now)
+		batch := &trace.Batch{Model: "m", Start: now, InputsReady: now, OutputsOut: now, End: now, Requests: 1, Rows: 1}
+		batch.Add(tr.First())
+		batch.Done()
+		tr.First().Done(now, nil)
+		tr.Sending()
+		tr.End()
+	}
+}
