@@ -87,10 +87,10 @@ generate: ## generate the protocol's Go code from proto/; downloads protoc with 
 	PATH=$(abspath build):$$PATH PYTHONPATH=build/protoc $(PYTHON) -m grpc_tools.protoc -I proto \
 		--go_out=. --go_opt=module=shoal model_config.proto grpc_service.proto
 
-install: build ## install shoal, with tritonserver and perf_analyzer links, into PREFIX/bin (default /usr/local)
+install: build ## install shoal, with links under the originals' names, into PREFIX/bin (default /usr/local)
 	install -D $(BIN) $(or $(PREFIX),/usr/local)/bin/shoal
-	ln -sf shoal $(or $(PREFIX),/usr/local)/bin/tritonserver
-	ln -sf shoal $(or $(PREFIX),/usr/local)/bin/perf_analyzer
+	for name in tritonserver perf_analyzer multi-model-server mxnet-model-server model-archiver torchserve torch-model-archiver; do \
+		ln -sf shoal $(or $(PREFIX),/usr/local)/bin/$$name; done
 
 stress: ## a minute of submit, cancel, deadline, close and failure under the race detector
 	CGO_ENABLED=1 $(GO) test -race ./internal/sched -run Stress -stress 60s -v

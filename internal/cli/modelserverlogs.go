@@ -56,6 +56,13 @@ func (l *modelServerLogs) access() func(string) {
 	return func(line string) { writeLine(l.accesses, line) }
 }
 
+// handlerMetric writes a line of a handler's metrics.
+func (f *serveFlags) handlerMetric(line string) {
+	if f.registry != nil && f.registry.logs.modelMetrics != nil {
+		writeLine(f.registry.logs.modelMetrics, line)
+	}
+}
+
 func writeLine(s *logsink.Sink, line string) {
 	_, _ = s.Write([]byte(time.Now().Format(logTime) + " - " + line + "\n")) // never fails
 }

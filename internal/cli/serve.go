@@ -228,7 +228,7 @@ func (f *serveFlags) backends(log *slog.Logger) ([]backend.Backend, error) {
 		Spare:             filepath.Join(os.TempDir(), fmt.Sprintf("shoal-%d", os.Getuid())),
 		Config:            mergeSettings(settings[""], settings["python"]),
 		ResponseQueueSize: f.responseQueue,
-		Logger:            log, Metrics: &f.userMetrics,
+		Logger:            log, Metrics: &f.userMetrics, HandlerMetrics: f.handlerMetric,
 	})
 	f.workers = workers
 	return []backend.Backend{identity.Backend{}, repeat.Backend{}, square.Backend{}, ort, workers}, nil

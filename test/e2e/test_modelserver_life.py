@@ -232,12 +232,18 @@ def test_torchserve_keys_streams_snapshots_and_envelopes(tmp_path):
         assert (status, body, headers["transfer-encoding"]) == (200, b"part0 part1 part2 end", "chunked")
         text = ask(server.address("model_metrics"), "GET", "/metrics")[1].decode()
         assert 'ts_inference_requests_total{model_name="stream",model_version="default",hostname="' in text
-    again = archives.server(tmp_path, "torchserve", "--model-store", store, "--disable-token-auth", "--models", "ctx.mar", config="service_envelope=kserve\n")
+    again = archives.server(
+        tmp_path, "torchserve", "--model-store", store, "--disable-token-auth", "--models", "ctx.mar",
+        config="service_envelope=kserve\n", env={"LOG_LOCATION": str(tmp_path / "logs")},
+    )  # fmt: skip
     with again as server:
         server.wait_for_log("Model server started.")
         status, body, _ = ask(server.address("inference"), "POST", "/v1/models/ctx:predict", b'{"instances":[{"data":"a"}]}', {"Content-Type": "application/json"})
         assert status == 200 and json.loads(body)["predictions"][0]["values"] == {"data": "a"}, body
         assert ask(server.address("management"), "POST", "/models?url=ok.mar")[0] == 405
+        read = lambda name: (tmp_path / "logs" / name).read_text()  # noqa: E731
+        wait_until(lambda: '"POST /v1/models/ctx:predict HTTP/1.1" 200 ' in read("access_log.log"), 10, "the access log")
+        wait_until(lambda: " - PredictionTime.ms:" in read("model_metrics.log"), 10, "the handlers' metrics")
 
 
 def test_torchserve_starts_again_with_what_was_registered(tmp_path):

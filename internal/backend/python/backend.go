@@ -46,6 +46,9 @@ type Options struct {
 	// ResponseQueueSize is how many bytes of a decoupled model's responses may
 	// wait for one client; then the model has to wait. Zero means no limit.
 	ResponseQueueSize int64
+	// HandlerMetrics gets the lines of metrics that handlers of archives count; nil
+	// discards them.
+	HandlerMetrics func(line string)
 	// Metrics collects the metrics of models' own code; nil discards them.
 	Metrics *usermetric.Registry
 }

@@ -35,6 +35,7 @@ type link struct {
 	streams  *streams    // the unfinished requests of a decoupled model
 	clients  clients     // of the batch that runs, for other models
 	count    counter     // handles the model's own metrics
+	metrics  func(line string)
 	calls    *calls      // the worker's requests to other models
 
 	sending sync.Mutex
@@ -47,6 +48,9 @@ func startLink(cmd worker.Command, first []byte, file string, m *loaded) (*link,
 	l := &link{file: file, streams: newStreams(m), name: cmd.Name, log: cmd.Log.With("model", cmd.Model, "instance", cmd.Name), first: make(chan frame, 1), gone: make(chan struct{})}
 	l.streams.cancel, l.clients.cancel = l.cancel, l.cancel
 	l.count = m.counter()
+	if m != nil {
+		l.metrics = m.backend.options.HandlerMetrics
+	}
 	l.calls = newCalls(m, l)
 	var err error
 	if l.mem, err = newMemory(cmd.Name); err != nil {
@@ -209,6 +213,14 @@ func (l *link) take(f frame) error {
 func (l *link) logLine(payload []byte) {
 	var m struct{ Level, Text string }
 	if json.Unmarshal(payload, &m) != nil {
+		return
+	}
+	if m.Level == "metric" {
+		if l.metrics != nil {
+			for line := range strings.SplitSeq(m.Text, "\n") {
+				l.metrics(line)
+			}
+		}
 		return
 	}
 	level := slog.LevelInfo
