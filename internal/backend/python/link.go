@@ -36,7 +36,7 @@ type link struct {
 	clients  clients     // of the batch that runs, for other models
 	count    counter     // handles the model's own metrics
 	metrics  func(line string)
-	calls    *calls      // the worker's requests to other models
+	calls    *calls // the worker's requests to other models
 
 	sending sync.Mutex
 }
