@@ -94,6 +94,7 @@ install: build ## install shoal, with links under the originals' names, into PRE
 
 stress: ## a minute of submit, cancel, deadline, close and failure under the race detector
 	CGO_ENABLED=1 $(GO) test -race ./internal/sched -run Stress -stress 60s -v
+	CGO_ENABLED=1 $(GO) test -race ./internal/engine -run 'EnsemblesSurvive|EnsemblesShare' -ensemble-requests 10000 -v
 
 attack: runtime $(PYLIB)/.done ## ten minutes of hostile clients: the cost of each kind, then all together beside good clients (ARGS adds flags)
 	PYTHONPATH=$(abspath $(PYLIB)) $(GO) run ./bench/attack --python $(PYTHON) $(ARGS)

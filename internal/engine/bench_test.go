@@ -70,3 +70,32 @@ func sendZeros(tb testing.TB, v *Version, r *infer.Request) {
 	}
 	r.Release()
 }
+
+// BenchmarkEnsemble has a chain of steps that do nothing; the difference between
+// two lengths is what a step costs.
+func BenchmarkEnsemble(b *testing.B) {
+	const same = `backend: "identity" max_batch_size: 8
+		input { name: "INPUT0" data_type: TYPE_UINT8 dims: [ 1 ] } output { name: "OUTPUT0" data_type: TYPE_UINT8 dims: [ 1 ] }`
+	for _, n := range []int{1, 3, 10} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			var steps []string
+			for i := range n {
+				from, to := fmt.Sprint("t", i), fmt.Sprint("t", i+1)
+				if i == 0 {
+					from = "a"
+				}
+				if i == n-1 {
+					to = "z"
+				}
+				steps = append(steps, "same INPUT0="+from+" OUTPUT0="+to)
+			}
+			e, _ := startEnsemble(b, newAdder(), Options{}, map[string]string{"same": same, "chain": chained(8, steps...)})
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := sum(b.Context(), e, "chain", 1); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -18,6 +19,7 @@ import (
 	"shoal/internal/backend/backendtest"
 	"shoal/internal/backend/example/identity"
 	"shoal/internal/infer"
+	"shoal/internal/race"
 	"shoal/internal/status"
 	"shoal/internal/tensor"
 )
@@ -356,13 +358,12 @@ func TestEnsemblesShareModelsWithOneInstance(t *testing.T) {
 	wg.Wait()
 }
 
+var stressRequests = flag.Int("ensemble-requests", 2000, "requests of TestEnsemblesSurviveCancelsAndFailures")
+
 // TestEnsemblesSurviveCancelsAndFailures ends every request one way or the other,
 // exactly once, and keeps no memory.
 func TestEnsemblesSurviveCancelsAndFailures(t *testing.T) {
-	requests := 2000
-	if testing.Short() {
-		requests = 500
-	}
+	requests := *stressRequests
 	a := newAdder()
 	e, _ := startEnsemble(t, a, Options{}, map[string]string{
 		"p": part, "q": part + "dynamic_batching { }", "join": joinPart, "many": part + "model_transaction_policy { decoupled: true }",
@@ -424,6 +425,27 @@ func TestEnsemblesSurviveCancelsAndFailures(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d requests answered", answered.Load(), ended.Load())
+}
+
+func TestEnsembleStepsDoNotAllocate(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the race detector allocates")
+	}
+	const same = `backend: "identity" max_batch_size: 8 input { name: "INPUT0" data_type: TYPE_UINT8 dims: [ 1 ] } output { name: "OUTPUT0" data_type: TYPE_UINT8 dims: [ 1 ] }`
+	e, _ := startEnsemble(t, newAdder(), Options{}, map[string]string{
+		"same": same, "one": chained(8, "same INPUT0=a OUTPUT0=z"),
+		"four": chained(8, "same INPUT0=a OUTPUT0=b", "same INPUT0=b OUTPUT0=c", "same INPUT0=c OUTPUT0=d", "same INPUT0=d OUTPUT0=z"),
+	})
+	allocs := func(name string) float64 {
+		return testing.AllocsPerRun(2000, func() {
+			if _, err := sum(t.Context(), e, name, 1); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	if one, four := allocs("one"), allocs("four"); four > one {
+		t.Errorf("got %.0f allocations with four steps and %.0f with one, want as many", four, one)
+	}
 }
 
 // state returns the index of one model.
