@@ -15,8 +15,7 @@ def call(model: str, /, **inputs: Any) -> Any:
     """Asks another model of this server, from within predict. Inputs are arrays by name, with their rows; the result is the
     output's array, or a dict of arrays where the model has several outputs. An error of the model is raised as shoal.Error."""
     calls = _open(model)
-    waiter = _calls.Waiter(calls, _tensors(model, inputs), _calls.message(model), calls.holds())
-    return waiter.next(_result)
+    return calls.ask(_tensors(model, inputs), _calls.message(model), calls.holds(), _result)
 
 
 async def acall(model: str, /, **inputs: Any) -> Any:

@@ -5,9 +5,12 @@ other half; the rest goes over the socket. A slot is asked for once and then use
 for one call after another. internal/backend/python/calls.go has the other end.
 """
 
+import ctypes
 import json
 import mmap
+import platform
 import queue
+import struct
 import threading
 
 import numpy as np
@@ -21,6 +24,24 @@ _CODES = {name: i for i, name in enumerate(_codec.NAMES)}
 ERRORS = {number: name for name, number in _codec.CODES.items()}
 
 
+# The number of the system call futex, where it is known: then a thread waits in the slot for its answer, and the one
+# that reads the socket need not wake it.
+_FUTEX = {"x86_64": 202, "aarch64": 98}.get(platform.machine())
+_WAIT = 0
+_HEAD = struct.Struct("<IIQ")  # of the server's half: the call that is answered; the message's bytes, and where it is
+try:
+    _syscall = ctypes.CDLL(None).syscall
+except (OSError, AttributeError):
+    _FUTEX = None
+
+
+class _Time(ctypes.Structure):
+    _fields_ = [("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long)]
+
+
+_SECOND = _Time(1, 0)
+
+
 class _Slot:
     """A slot for calls: we write the second half, and the server the first."""
 
@@ -29,6 +50,24 @@ class _Slot:
         self._file = memory
         self._at = (number + 1) * SPAN
         self.ours = self.theirs = None
+        self._word = None  # the first of theirs
+
+    def arm(self):
+        """Prepare for an answer that wait waits for."""
+        self.read(_FIRST_MAP)
+        if self._word is None:
+            self._word = ctypes.c_uint32.from_buffer(self.theirs)
+        self._word.value = 0
+
+    def wait(self, over):
+        """Return the answer to the call in the slot; None when over() is true."""
+        word = self._word
+        while word.value == 0:
+            _syscall(_FUTEX, ctypes.byref(word), _WAIT, 0, ctypes.byref(_SECOND), None, 0)
+            if word.value == 0 and over():
+                return None
+        _, size, at = _HEAD.unpack_from(self.theirs)
+        return json.loads(self.read(at + size)[at : at + size])
 
     def write(self, size):
         if self.ours is None or len(self.ours) < size:
@@ -38,6 +77,7 @@ class _Slot:
     def read(self, size):
         if self.theirs is None or len(self.theirs) < size:
             self.theirs = mmap.mmap(self._file, _rounded(size), offset=self._at)
+            self._word = None
         return self.theirs
 
 
@@ -65,7 +105,8 @@ class Calls:
 
     def start(self, tensors, take, held, **message):
         """Send a call. Tensors are (name, array, data type); take is called with each
-        answer, in the thread that reads the socket. Returns the slot."""
+        answer, in the thread that reads the socket. Without it the answer is waited
+        for in the slot. Returns the call's number and the slot."""
         with self._lock:
             if self._over:
                 raise RuntimeError("the server is gone")
@@ -78,11 +119,28 @@ class Calls:
             self.free(slot)
             raise
         with self._lock:
-            self._last = number = self._last + 1
-            self._live[number] = take
+            self._last = number = self._last % 0xFFFFFFFF + 1
+            if take is not None:
+                self._live[number] = take
+        if take is None:
+            slot.arm()
+            message["direct"] = True
         message["call"], message["slot"], message["batch"] = number, slot.number, self.batch() if held else 0
         self._send_call(message)
         return number, slot
+
+    def ask(self, tensors, told, held, read):
+        """Send a call, wait for its answer and return read(slot, answer)."""
+        if _FUTEX is None:
+            return Waiter(self, tensors, told, held).next(read)
+        number, slot = self.start(tensors, None, held, **told)
+        answer = slot.wait(lambda: self._over)
+        if answer is None:
+            answer = {"call": number, "error": "the server is gone", "code": 4}
+        try:
+            return read(slot, answer)
+        finally:
+            self.free(slot)
 
     def free(self, slot):
         with self._lock:

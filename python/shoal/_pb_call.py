@@ -27,9 +27,10 @@ def _open() -> _calls.Calls:
 
 def _told(request: Any, decoupled: bool) -> tuple[list[tuple], dict[str, Any]]:
     tensors = [(t._name, t._array, t._datatype) for t in request.inputs()]
+    parameters = request.parameters()
     return tensors, _calls.message(
         request.model_name(), request.model_version(), request.request_id(), request.correlation_id(), request.flags(),
-        request.timeout(), json.loads(request.parameters()), request.requested_output_names(), decoupled,
+        request.timeout(), json.loads(parameters) if parameters != "{}" else None, request.requested_output_names(), decoupled,
     )  # fmt: skip
 
 
@@ -42,8 +43,10 @@ def _response(slot: Any, answer: dict[str, Any]) -> InferenceResponse:
 def execute(request: Any, decoupled: bool) -> Any:
     """Sends a request to another model."""
     calls = _open()
-    waiter = _calls.Waiter(calls, *_told(request, decoupled), calls.holds())
-    return ResponseIterator(waiter) if decoupled else waiter.next(_response)
+    tensors, told = _told(request, decoupled)
+    if decoupled:
+        return ResponseIterator(_calls.Waiter(calls, tensors, told, calls.holds()))
+    return calls.ask(tensors, told, calls.holds(), _response)
 
 
 def execute_async(request: Any, decoupled: bool) -> Any:

@@ -2,6 +2,7 @@ package python
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -36,6 +37,7 @@ type calls struct {
 type call struct {
 	id     int64
 	slot   *slot
+	direct bool
 	cancel context.CancelFunc
 	taken  chan struct{} // buffered 1: the worker has read the last response
 }
@@ -58,6 +60,7 @@ type callMessage struct {
 	Inputs     []callTensor
 	Decoupled  bool
 	Batch      uint64 // the batch that waits for the answer; 0 when none does
+	Direct     bool   // the thread that called waits for the answer in the slot, rather than for one over the socket
 }
 
 // A callTensor is a tensor of a call and where it is in the slot.
@@ -122,7 +125,7 @@ func (c *calls) call(payload []byte) error {
 		c.mu.Unlock()
 		return wireFault("call %d has %d bytes", msg.Call, msg.Size)
 	}
-	k := &call{id: msg.Call, slot: s, taken: make(chan struct{}, 1)}
+	k := &call{id: msg.Call, slot: s, direct: msg.Direct && !msg.Decoupled, taken: make(chan struct{}, 1)}
 	ctx, parent := c.context(msg.Batch)
 	ctx, k.cancel = context.WithCancel(ctx)
 	c.live[k.id] = k
@@ -167,10 +170,10 @@ func (c *calls) run(ctx context.Context, k *call, msg *callMessage) {
 	r := infer.NewRequest()
 	defer r.Release()
 	err := c.ask(ctx, k, msg, r)
-	c.finish(k)
 	if err != nil {
-		_ = c.send(&callAnswer{Call: k.id, Final: true, Error: status.Public(err), Code: int(status.CodeOf(err))})
+		_ = c.send(k, &callAnswer{Call: k.id, Final: true, Error: status.Public(err), Code: int(status.CodeOf(err))})
 	}
+	c.finish(k)
 }
 
 // ask runs a call. Unless it fails, the worker has its final answer.
@@ -197,7 +200,7 @@ func (c *calls) ask(ctx context.Context, k *call, msg *callMessage, r *infer.Req
 	err := c.model.host.InferStream(ctx, r, func(resp *infer.Response, final bool) error {
 		ended = ended || final
 		if resp == nil {
-			return c.send(&callAnswer{Call: k.id, Final: true, Empty: true})
+			return c.send(k, &callAnswer{Call: k.id, Final: true, Empty: true})
 		}
 		if err := c.answer(k, resp, final); err != nil || final {
 			return err
@@ -250,7 +253,9 @@ func (msg *callMessage) fill(r *infer.Request, s *slot) error {
 		in := r.AddInput()
 		in.Name, in.Type, in.Shape = t.Name, tensor.Type(t.Type), t.Shape
 		data := s.out[t.Offset : t.Offset+t.Size]
-		if in.Type == tensor.Bytes { // it must not change after it was checked
+		// Strings must not change after they were checked, and a decoupled model may
+		// use its inputs after its last response, when the worker uses the slot again.
+		if in.Type == tensor.Bytes || msg.Decoupled {
 			data = append(r.Grow(len(data))[:0], data...)
 		}
 		in.Data = infer.Data{First: data}
@@ -276,10 +281,10 @@ func callParam(name string, value any) (infer.Param, error) {
 // answer copies a response into the slot and sends the rest of it.
 func (c *calls) answer(k *call, resp *infer.Response, final bool) error {
 	if resp.Err != nil {
-		return c.send(&callAnswer{Call: k.id, Final: final, Error: status.Public(resp.Err), Code: int(status.CodeOf(resp.Err))})
+		return c.send(k, &callAnswer{Call: k.id, Final: final, Error: status.Public(resp.Err), Code: int(status.CodeOf(resp.Err))})
 	}
 	msg := &callAnswer{Call: k.id, Final: final}
-	size := 0
+	size := headSize
 	for i := range resp.Outputs {
 		size = align(size + len(resp.Outputs[i].Data))
 	}
@@ -289,7 +294,7 @@ func (c *calls) answer(k *call, resp *infer.Response, final bool) error {
 	if err := k.slot.reach(size); err != nil {
 		return err
 	}
-	at := 0
+	at := headSize
 	for i := range resp.Outputs {
 		out := &resp.Outputs[i]
 		n := copy(k.slot.in[at:], out.Data)
@@ -304,10 +309,7 @@ func (c *calls) answer(k *call, resp *infer.Response, final bool) error {
 		}
 		msg.Params[resp.Params[i].Name] = paramValue(&resp.Params[i])
 	}
-	if final {
-		c.finish(k)
-	}
-	return c.send(msg)
+	return c.send(k, msg)
 }
 
 func paramValue(p *infer.Param) any {
@@ -324,16 +326,35 @@ func paramValue(p *infer.Param) any {
 	return p.String
 }
 
-func (c *calls) send(msg *callAnswer) error {
+// send sends an answer: over the socket, or through the slot to a thread that
+// waits there. The slot's header then has the call's number, which ends the wait,
+// and the place of the message. After a final answer the worker may use the slot
+// for another call, so the call must have ended before.
+func (c *calls) send(k *call, msg *callAnswer) error {
 	b, err := json.Marshal(msg)
 	if err != nil { // a parameter that is no number
 		return status.Wrap(status.Internal, err, fmt.Sprintf("the answer of a called model cannot be told: %v", err))
 	}
-	return c.link.send(frameAnswer, b)
+	if !k.direct {
+		if msg.Final {
+			c.finish(k)
+		}
+		return c.link.send(frameAnswer, b)
+	}
+	at := max(msg.Size, headSize)
+	if err := k.slot.reach(at + len(b)); err != nil {
+		return err
+	}
+	in := k.slot.in
+	copy(in[at:], b)
+	binary.LittleEndian.PutUint32(in[4:], uint32(len(b)))
+	binary.LittleEndian.PutUint64(in[8:], uint64(at))
+	c.finish(k)
+	return nil
 }
 
-// finish ends a call. The worker may use its slot for another once it has the
-// answer.
+// finish ends a call, unless it has ended, and the wait of the thread that
+// called.
 func (c *calls) finish(k *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -341,8 +362,11 @@ func (c *calls) finish(k *call) {
 		return
 	}
 	delete(c.live, k.id)
-	if c.over {
+	switch {
+	case c.over:
 		c.link.mem.put(k.slot)
+	case k.direct: // under the mutex: otherwise the slot may be freed meanwhile
+		wakeWord(k.slot.in, uint32(k.id))
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
+	"sync/atomic"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -117,4 +119,13 @@ func (m *memory) close() {
 			f.Close()
 		}
 	}
+}
+
+// wakeWord sets the first word of shared memory and wakes the thread that waits
+// for it to change (a futex).
+func wakeWord(b []byte, value uint32) {
+	word := (*uint32)(unsafe.Pointer(&b[0])) // mapped, so aligned
+	atomic.StoreUint32(word, value)
+	const wake = 1 // FUTEX_WAKE
+	_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), wake, 1, 0, 0, 0)
 }

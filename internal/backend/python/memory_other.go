@@ -30,3 +30,5 @@ func (m *memory) wait() error { return errSystem }
 func (m *memory) wake() {}
 
 func (m *memory) close() {}
+
+func wakeWord([]byte, uint32) {}
