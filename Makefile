@@ -156,6 +156,14 @@ $(PEERS)/.done: bench/python/servers/requirements.txt
 	$(PEERS)/bin/pip install --quiet --disable-pip-version-check -r $<
 	touch $@
 
+build/mms-venv/.done:
+	$(PYTHON) -m venv build/mms-venv
+	build/mms-venv/bin/pip install --quiet --disable-pip-version-check multi-model-server==1.1.11 model-archiver setuptools numpy
+	touch $@
+
+bench-mms: build build/mms-venv/.done $(PYLIB)/.done ## model archives beside the real Multi Model Server; needs Java 17 and wrk (ARGS adds flags, such as --torchserve VENV)
+	PYTHONPATH=$(abspath $(PYLIB)) $(PYTHON) bench/mms/bench.py --shoal $(BIN) --mms build/mms-venv $(ARGS)
+
 bench-python: build $(PEERS)/.done $(TRITON)/.done ## Python models: the round trip to a worker; beside mosec, LitServe, uvicorn and Triton (ARGS adds flags)
 	$(GO) run ./bench/python $(ARGS)
 

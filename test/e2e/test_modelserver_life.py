@@ -81,6 +81,14 @@ def test_a_killed_worker_loses_only_its_batch(mms):
     assert answers == [(200, b"ok")] * 8
 
 
+def test_a_full_queue_takes_what_the_original_takes(mms):
+    """One in the worker and 100 in the queue; more only where a client is so slow to connect that the queue has moved on."""
+    register(mms, "url=slp.mar&model_name=full&initial_workers=1")
+    answers = many(mms.address("inference"), "/predictions/full", [b"2"] + [b"0.001"] * 129)
+    taken = [s for s, _ in answers].count(200)
+    assert {s for s, _ in answers} <= {200, 503} and taken >= 101, answers
+
+
 def test_bad_json_reaches_the_handler_as_bytes(mms):
     register(mms, "url=ctx.mar&model_name=json&initial_workers=1")
     status, body, _ = ask(mms.address("inference"), "POST", "/predictions/json", b"{bad", {"Content-Type": "application/json"})

@@ -42,7 +42,18 @@ type run struct {
 
 // Ahead implements backend.Ahead: while one batch runs, another may be
 // gathered.
-func (in *instance) Ahead() int { return 1 }
+func (in *instance) Ahead() int {
+	queue := in.model.cfg.GetDynamicBatching().GetDefaultQueuePolicy().GetMaxQueueSize()
+	if isArchive(in.model.cfg) && queue < largeQueue {
+		return 0
+	}
+	return 1
+}
+
+// largeQueue is the job_queue_size of an archive's model from which one batch more
+// is taken than the original server would: clients can count on the limit of a
+// small queue.
+const largeQueue = 1000
 
 // Trim implements backend.Trimmer.
 func (in *instance) Trim() {

@@ -1,0 +1,107 @@
+"""The commands of the guide to batch inference with Multi Model Server, as written there, with a handler that pads its batches."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+
+import archives
+from server import environment, wait_until
+
+# The guide's handler with numpy in place of mxnet: it binds the batch size, pads what is missing and drops the padding.
+PADDING = """
+import numpy as np
+
+
+class Batching:
+    def initialize(self, context):
+        self._batch_size = context.system_properties["batch_size"]
+        self.erroneous_reqs = set()
+
+    def preprocess(self, request):
+        rows = []
+        self.erroneous_reqs, self._num_requests = set(), len(request)
+        for idx, data in enumerate(request):
+            img = data.get("data")
+            if img is None:
+                img = data.get("body")
+            if img is None or len(img) == 0:
+                self.erroneous_reqs.add(idx)
+                img = b"0"
+            rows.append([float(len(img))])
+        if self._batch_size > self._num_requests:
+            rows += [[0.0]] * (self._batch_size - self._num_requests)
+        return np.array(rows)
+
+    def inference(self, model_input):
+        assert model_input.shape == (self._batch_size, 1), model_input.shape
+        return model_input / 2
+
+    def postprocess(self, data):
+        res = []
+        for idx, resp in enumerate(data[: self._num_requests]):
+            res.append({"probability": resp[0]} if idx not in self.erroneous_reqs else "This request was not processed successfully")
+        return res
+
+    def handle(self, data, context):
+        return self.postprocess(self.inference(self.preprocess(data)))
+"""
+
+
+def test_the_guide_as_written(tmp_path):
+    """Ports 8080 and 8081 are the guide's; where they are taken, other ones do."""
+    ports = {"8080": None, "8081": None}
+    for port in ports:
+        with socket.socket() as s:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                s.bind(("127.0.0.1", int(port)))
+            except OSError:
+                s.bind(("127.0.0.1", 0))
+            ports[port] = str(s.getsockname()[1])
+    store = tmp_path / "store"
+    source = tmp_path / "src"
+    store.mkdir()
+    source.mkdir()
+    (source / "service.py").write_text(PADDING)
+    for name in ("mxnet-model-server", "model-archiver"):
+        archives.link(tmp_path, name)
+    (tmp_path / "kitten.jpg").write_bytes(b"j" * 1000)
+    env = {**environment(), "TMPDIR": str(tmp_path), "PATH": f"{tmp_path}{os.pathsep}{environment()['PATH']}"}
+
+    def run(command: str) -> str:
+        for port, taken in ports.items():
+            command = command.replace(f"localhost:{port}", f"localhost:{taken}")
+        done = subprocess.run(command, shell=True, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, f"{command}: {done.stdout} {done.stderr}"
+        return done.stdout
+
+    run("model-archiver --model-name resnet-152 --model-path src --handler service --export-path store")
+    (tmp_path / "config.properties").write_text(
+        f"inference_address=http://127.0.0.1:{ports['8080']}\nmanagement_address=http://127.0.0.1:{ports['8081']}\n"
+        "model_store=store\nnumber_of_netty_threads=32\njob_queue_size=1000\nasync_logging=true\n"
+    )
+    subprocess.run("mxnet-model-server --start", shell=True, cwd=tmp_path, env=env, check=True, timeout=60, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    pid = int((tmp_path / ".model_server.pid").read_text())
+    try:
+        assert run("curl -s localhost:8080/ping") == '{\n  "status": "Healthy"\n}\n'
+        told = run('curl -s -X POST "localhost:8081/models?url=resnet-152.mar&batch_size=8&max_batch_delay=10&initial_workers=1"')
+        assert json.loads(told) == {"status": "Workers scaled"}
+        described = json.loads(run("curl -s localhost:8081/models/resnet-152"))
+        assert (described["batchSize"], described["maxBatchDelay"], described["workers"][0]["status"]) == (8, 10, "READY")
+        assert json.loads(run("curl -s -X POST localhost:8080/predictions/resnet-152 -T kitten.jpg")) == {"probability": 500.0}
+        if shutil.which("ab"):
+            out = run('ab -k -l -n 1000 -c 100 -T "image/jpeg" -p kitten.jpg localhost:8080/predictions/resnet-152')
+            assert "Failed requests:        0" in out and "Complete requests:      1000" in out and "Non-2xx" not in out, out
+        assert run("mxnet-model-server --stop").splitlines()[-1] == "Model server stopped."
+        wait_until(lambda: not os.path.exists(f"/proc/{pid}"), 10, "the server's end")
+    finally:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
