@@ -21,7 +21,7 @@ export CGO_ENABLED ?= 0
 
 .DEFAULT_GOAL := help
 .PHONY: help build cross run test test-go test-python test-e2e runtime check race fuzz lint fmt golden generate install \
-	attack stress soak soak-python soak-reload perf-criteria profile bench-overload bench-size bench-triton bench-perf bench-ladder bench-models bench-batcher bench-cache bench-python bench-go clean
+	attack stress soak soak-python soak-reload perf-criteria profile bench-overload bench-repository bench-size bench-triton bench-perf bench-ladder bench-models bench-batcher bench-cache bench-python bench-go clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -137,6 +137,9 @@ bench-perf: runtime $(TRITON)/.done $(ANALYZER)/.done ## the load generator besi
 
 bench-size: runtime $(TRITON)/.done ## start time, memory and binary beside a real tritonserver
 	$(GO) run ./bench/size $(ARGS)
+
+bench-repository: runtime ## 200 models of 1 MB, and 2,000 idle models, beside a tritonserver that you name (ARGS adds flags)
+	$(GO) run ./bench/repository $(ARGS)
 
 bench-ladder: runtime ## the gain from dynamic batching and a second instance, with a plot
 	$(GO) run ./bench/ladder $(ARGS)

@@ -42,7 +42,7 @@ var floors = [][]string{
 	{"internal/cli", "bench/internal/peer", "bench/internal/report"},
 	{"bench/internal/measure", "bench/internal/ask", "bench/internal/shapes", "bench/internal/watch"},
 	{"bench/internal/attack"},
-	{"cmd/shoal", "bench/attack", "bench/batcher", "bench/cache", "bench/criteria", "bench/ladder", "bench/models", "bench/overload", "bench/perf", "bench/profile", "bench/python", "bench/size", "bench/soak", "bench/triton"},
+	{"cmd/shoal", "bench/attack", "bench/batcher", "bench/cache", "bench/criteria", "bench/ladder", "bench/models", "bench/overload", "bench/perf", "bench/profile", "bench/python", "bench/repository", "bench/size", "bench/soak", "bench/triton"},
 }
 
 const root = "../.."

@@ -84,7 +84,9 @@ func (e *Engine) Index(readyOnly bool) []IndexEntry {
 func (e *Engine) Statistics(name string, version int64) ([]Statistics, error) {
 	var list []Statistics
 	if name == "" {
-		for _, m := range e.sorted() {
+		models := e.sorted()
+		list = make([]Statistics, 0, len(models))
+		for _, m := range models {
 			for _, v := range m.ready() {
 				list = append(list, v.snapshot())
 			}

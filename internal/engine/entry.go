@@ -25,6 +25,8 @@ type managed struct {
 	// Protected by turn.
 	override *override         // what a client has put in place of the repository's; nil when nothing
 	refused  *repository.Model // what could not be loaded at the last attempt; nil when everything could
+	onDisk   *wanted           // what its folder asked for at the last poll; nil when that could not be read
+	stamp    repository.Stamp  // of the folder before that
 }
 
 // An entry is the state of a model at one moment. It does not change: a change

@@ -152,9 +152,8 @@ func (e *Engine) readAll(found []repository.Entry) map[string]*wanted {
 		e.threads <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-e.threads }()
-			w, err := e.read(src, nil)
-			if err != nil {
-				e.fail(src.Name, err)
+			w := e.readChanged(src)
+			if w == nil {
 				return
 			}
 			mu.Lock()
@@ -164,4 +163,23 @@ func (e *Engine) readAll(found []repository.Entry) map[string]*wanted {
 	}
 	wg.Wait()
 	return wants
+}
+
+// readChanged returns the desired state of a model, nil when its folder cannot be
+// read. It reads the folder only if something in it has changed since the last
+// poll. The caller has the model's turn.
+func (e *Engine) readChanged(src repository.Entry) *wanted {
+	m := (*e.models.Load())[src.Name]
+	stamp := src.TreeStamp() // before the files are read, so that a later change counts
+	if m.onDisk != nil && m.stamp == stamp {
+		return m.onDisk
+	}
+	w, err := e.read(src, nil)
+	if err != nil {
+		m.onDisk = nil
+		e.fail(src.Name, err)
+		return nil
+	}
+	m.onDisk, m.stamp = w, stamp
+	return w
 }

@@ -8,6 +8,7 @@ import "sync/atomic"
 type Histogram struct {
 	layout *Layout
 	counts []atomic.Uint64
+	used   atomic.Bool // a value was added: a server may have thousands of empty ones
 }
 
 // New returns an empty histogram.
@@ -16,12 +17,21 @@ func New(l *Layout) *Histogram {
 }
 
 // Add counts v, n times.
-func (h *Histogram) Add(v float64, n uint64) { h.counts[h.layout.cell(v)].Add(n) }
+func (h *Histogram) Add(v float64, n uint64) {
+	h.counts[h.layout.cell(v)].Add(n)
+	if !h.used.Load() { // stored once, so that the cache line stays shared
+		h.used.Store(true)
+	}
+}
 
 // Snapshot returns the current counts. The cells are read one by one, so values
 // that are added meanwhile may or may not be in it.
 func (h *Histogram) Snapshot(sum float64) Snapshot {
-	s := Snapshot{Layout: h.layout, Sum: sum, counts: make([]uint64, len(h.counts))}
+	s := Snapshot{Layout: h.layout, Sum: sum}
+	if !h.used.Load() {
+		return s
+	}
+	s.counts = make([]uint64, len(h.counts))
 	for i := range h.counts {
 		s.counts[i] = h.counts[i].Load()
 	}

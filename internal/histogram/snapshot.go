@@ -7,7 +7,7 @@ type Snapshot struct {
 	Layout *Layout
 	Sum    float64
 
-	counts []uint64
+	counts []uint64 // nil when there are no values
 }
 
 // Count returns how many values there are.
@@ -22,7 +22,8 @@ func (s Snapshot) Count() uint64 {
 // Since returns the counts since an earlier snapshot of the same histogram; all
 // of them when old is the zero value.
 func (s Snapshot) Since(old Snapshot) Snapshot {
-	if old.Layout == nil {
+	if old.counts == nil {
+		s.Sum -= old.Sum
 		return s
 	}
 	d := Snapshot{Layout: s.Layout, Sum: s.Sum - old.Sum, counts: make([]uint64, len(s.counts))}

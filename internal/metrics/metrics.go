@@ -55,11 +55,8 @@ type Metrics struct {
 func Start(opt Options, src Source) *Metrics {
 	m := &Metrics{mux: http.NewServeMux(), done: make(chan struct{})}
 	reg := prometheus.NewRegistry()
-	models := &modelCollector{src: src, settings: opt.Settings}
-	reg.MustRegister(models, pinnedCollector{}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	if opt.Rejects != nil {
-		reg.MustRegister(rejectCollector{src, opt.Rejects})
-	}
+	models := &modelCollector{src: src, settings: opt.Settings, rejects: opt.Rejects}
+	reg.MustRegister(pinnedCollector{}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if opt.LogDropped != nil {
 		reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "shoal_log_lines_dropped_total",
@@ -88,7 +85,7 @@ func Start(opt Options, src Source) *Metrics {
 			m.every(opt.Interval, cpu.read)
 		}
 	}
-	m.mux.Handle("/metrics", handler(reg, opt.Log))
+	m.mux.Handle("/metrics", handler(reg, models, opt.Log))
 	return m
 }
 
@@ -120,8 +117,11 @@ func (m *Metrics) ServeHTTP(w http.ResponseWriter, r *http.Request) { m.mux.Serv
 // handler answers with protobuf, which has the native histograms, when the
 // client prefers it, and otherwise with text. There is no OpenMetrics: its
 // counters must end in _total, and Triton's do not.
-func handler(reg *prometheus.Registry, log *slog.Logger) http.Handler {
-	protobuf := promhttp.HandlerFor(reg, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
+func handler(reg *prometheus.Registry, models *modelCollector, log *slog.Logger) http.Handler {
+	var kept keptPage
+	second := prometheus.NewRegistry()
+	second.MustRegister(models)
+	protobuf := promhttp.HandlerFor(prometheus.Gatherers{reg, second}, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {
 			w.Header().Set("Content-Type", "application/json")
@@ -137,7 +137,12 @@ func handler(reg *prometheus.Registry, log *slog.Logger) http.Handler {
 		if err != nil {
 			log.Error("gathering metrics", "err", err)
 		}
+		p := kept.take()
+		defer kept.put(p)
+		if err := models.emit(&emitter{page: p}); err != nil {
+			log.Error("gathering the models' metrics", "err", err)
+		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		_, _ = w.Write(appendText(nil, families)) // a client that is gone needs no answer
+		_ = p.writeTo(w, families) // a client that is gone needs no answer
 	})
 }

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"math"
@@ -379,4 +380,25 @@ func TestARealEnginesRequestsAreSeen(t *testing.T) {
 		`shoal_batch_rows_bucket{model="m",version="1",le="2"} 2`,
 		`shoal_request_duration_seconds_count{model="m",version="1"} 4`,
 		`shoal_batches_total{model="m",reason="idle",version="1"} 3`)
+}
+
+func TestUnusedVersionsOfAServerWithManyHaveFewerSeries(t *testing.T) {
+	src := &fixed{}
+	for i := range manyVersions {
+		src.list = append(src.list, idle(fmt.Sprint("m", i), 1))
+	}
+	m := serve(t, src)
+	buckets := func() int { return len(scrape(t, m, "shoal_queue_duration_seconds_count")) }
+	if got := buckets(); got != manyVersions {
+		t.Errorf("%d versions: got %d histograms, want one each", manyVersions, got)
+	}
+	used := idle("used", 1)
+	used.Success.Count = 1
+	src.list = append(src.list, used)
+	if got := buckets(); got != 1 {
+		t.Errorf("%d versions: got %d histograms, want that of the used one", manyVersions+1, got)
+	}
+	if got := len(scrape(t, m, "nv_inference_request_success")); got != manyVersions+1 {
+		t.Errorf("got %d of Triton's counters, want one for each version", got)
+	}
 }

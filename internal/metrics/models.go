@@ -6,6 +6,7 @@ import (
 
 	"shoal/internal/engine"
 	"shoal/internal/infer"
+	"shoal/internal/reject"
 )
 
 // modelCollector makes metrics from the engine's counters at each scrape. The
@@ -13,7 +14,8 @@ import (
 type modelCollector struct {
 	src      Source
 	settings Settings
-	windows  *windows // nil without summaries
+	rejects  *reject.Counter // nil for none
+	windows  *windows        // nil without summaries
 }
 
 // A number is a family with one value for each version.
@@ -100,57 +102,90 @@ func (c *modelCollector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
 func (c *modelCollector) Collect(ch chan<- prometheus.Metric) {
-	stats, err := c.src.Statistics("", infer.LatestVersion)
-	if err != nil {
+	if err := c.emit(&emitter{ch: ch}); err != nil {
 		ch <- prometheus.NewInvalidMetric(failures.desc, err)
-		return
-	}
-	for i := range stats {
-		c.collect(ch, &stats[i])
 	}
 }
 
-func (c *modelCollector) collect(ch chan<- prometheus.Metric, s *engine.Statistics) {
-	labels := labelsOf(s)
+// emit sends everything about models.
+func (c *modelCollector) emit(e *emitter) error {
+	stats, err := c.src.Statistics("", infer.LatestVersion)
+	if err != nil {
+		return err
+	}
+	for i := range stats {
+		s := &stats[i]
+		l := labelsOf(s)
+		brief := len(stats) > manyVersions && unused(s)
+		c.model(e, s, l, brief)
+		if c.rejects != nil {
+			zero := reject.Reason.PerModel
+			if brief {
+				zero = never
+			}
+			emitRejects(e, c.rejects, l, s.Name, s.Version, zero)
+		}
+	}
+	if c.rejects != nil {
+		emitOtherRejects(e, c.rejects)
+	}
+	return nil
+}
+
+// manyVersions is how many versions a server may have before those that never had
+// a request have fewer series: 90 for each would be hundreds of thousands.
+const manyVersions = 500
+
+// unused reports whether the version never had a request.
+func unused(s *engine.Statistics) bool {
+	return s.Success.Count == 0 && s.Fail.Count == 0 && s.Refused == 0 && s.Pending == 0 && s.Busy == 0
+}
+
+// model sends the series of a version. brief leaves out those of Shoal's own that
+// begin at zero.
+func (c *modelCollector) model(e *emitter, s *engine.Statistics, l *labels, brief bool) {
 	frozen := 1.0
 	if c.settings.NoCounters {
 		frozen = 0
 	}
 	for _, n := range counts {
-		ch <- &series{family: n.family, labels: labels, value: frozen * n.value(s)}
+		e.value(n.family, l, frozen*n.value(s))
 	}
 	for reason, n := range s.Failures {
-		ch <- &series{family: failures, labels: with(labels, "reason", reason), value: frozen * float64(n)}
+		e.value(failures, l, frozen*float64(n), "reason", reason)
 	}
 	if !c.settings.NoCounters {
 		for _, n := range latencies {
-			ch <- &series{family: n.family, labels: labels, value: n.value(s)}
+			e.value(n.family, l, n.value(s))
 		}
 	}
 	if s.Cached {
 		for _, n := range cached {
-			ch <- &series{family: n.family, labels: labels, value: frozen * n.value(s)}
+			e.value(n.family, l, frozen*n.value(s))
 		}
 	}
 	for _, n := range always {
-		ch <- &series{family: n.family, labels: labels, value: n.value(s)}
-	}
-	for reason, n := range s.Formed {
-		ch <- &series{family: formed, labels: with(labels, "reason", infer.Reason(reason).String()), value: float64(n)}
+		e.value(n.family, l, n.value(s))
 	}
 	for _, w := range s.Workers {
-		own := with(labels, "instance", w.Name)
-		ch <- &series{family: workerRestarts, labels: own, value: float64(w.Restarts)}
-		ch <- &series{family: workerMemory, labels: own, value: float64(w.Resident)}
-		ch <- &series{family: workerTime, labels: own, value: w.Handler.Seconds()}
+		own := with(l.pairs(), "instance", w.Name)
+		e.series(&series{family: workerRestarts, labels: own, value: float64(w.Restarts)})
+		e.series(&series{family: workerMemory, labels: own, value: float64(w.Resident)})
+		e.series(&series{family: workerTime, labels: own, value: w.Handler.Seconds()})
 	}
-	ch <- &series{family: batchRows, labels: labels, histogram: both(s.BatchRows)}
-	ch <- &series{family: requestTimes, labels: labels, histogram: both(s.RequestTime)}
-	ch <- &series{family: queueTimes, labels: labels, histogram: both(s.QueueTime)}
+	if brief {
+		return
+	}
+	for reason, n := range s.Formed {
+		e.value(formed, l, float64(n), "reason", infer.Reason(reason).String())
+	}
+	e.distribution(batchRows, l, s.BatchRows)
+	e.distribution(requestTimes, l, s.RequestTime)
+	e.distribution(queueTimes, l, s.QueueTime)
 	if c.settings.FirstResponse {
-		ch <- &series{family: firstAnswer, labels: labels, histogram: firstResponse(s)}
+		e.series(&series{family: firstAnswer, labels: l.pairs(), histogram: firstResponse(s)})
 	}
 	if c.windows != nil {
-		c.windows.collect(ch, s, labels, c.settings.Quantiles)
+		c.windows.emit(e, s, l.pairs(), c.settings.Quantiles)
 	}
 }

@@ -1,10 +1,8 @@
 package metrics
 
 import (
-	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
-	"shoal/internal/infer"
 	"shoal/internal/reject"
 )
 
@@ -14,57 +12,35 @@ var (
 	closed = newFamily("shoal_connections_closed_total", "Connections that the server closed because of a limit, by the limit", counter)
 )
 
-// rejectCollector makes metrics of rejected requests and closed connections.
-type rejectCollector struct {
-	src     Source
-	rejects *reject.Counter
-}
-
-// Describe implements prometheus.Collector. It describes nothing, since the
-// labels depend on the models.
-func (c rejectCollector) Describe(chan<- *prometheus.Desc) {}
-
-// Collect implements prometheus.Collector.
-func (c rejectCollector) Collect(ch chan<- prometheus.Metric) {
-	stats, err := c.src.Statistics("", infer.LatestVersion)
-	if err != nil {
-		ch <- prometheus.NewInvalidMetric(rejected.desc, err)
-		return
-	}
-	for i := range stats {
-		c.requests(ch, labelsOf(&stats[i]), stats[i].Name, stats[i].Version, reject.Reason.PerModel)
-	}
-	never := func(reject.Reason) bool { return false }
-	for _, name := range c.rejects.Unversioned() {
-		c.requests(ch, unversioned(name), name, reject.NoVersion, never)
-	}
-	always := func(r reject.Reason) bool { return r != reject.None }
-	c.requests(ch, unversioned(""), "", reject.NoVersion, always)
-	for p := range reject.ProtocolCount {
-		for why := range reject.CloseCount {
-			ch <- &series{
-				family: closed, value: float64(c.rejects.Connections(p, why)),
-				labels: []*dto.LabelPair{label("protocol", p.String()), label("reason", why.String())},
-			}
-		}
-	}
-}
-
-// requests sends the counts of a version; reasons that begin at zero are sent
-// even when their count is zero.
-func (c rejectCollector) requests(ch chan<- prometheus.Metric, labels []*dto.LabelPair, model string, version int64, zero func(reject.Reason) bool) {
+// emitRejects sends the rejected requests of a version; reasons that begin at
+// zero are sent even when their count is zero.
+func emitRejects(e *emitter, rejects *reject.Counter, l *labels, model string, version int64, zero func(reject.Reason) bool) {
+	table := rejects.Requests(model, version)
 	for p := range reject.ProtocolCount {
 		for r := range reject.ReasonCount {
-			n := c.rejects.Requests(model, version, p, r)
-			if n == 0 && !zero(r) {
-				continue
+			if n := table[p][r]; n > 0 || zero(r) {
+				e.value(rejected, l, float64(n), "protocol", p.String(), "reason", r.String())
 			}
-			own := with(with(labels, "protocol", p.String()), "reason", r.String())
-			ch <- &series{family: rejected, labels: own, value: float64(n)}
 		}
 	}
 }
 
-func unversioned(model string) []*dto.LabelPair {
-	return []*dto.LabelPair{label("model", model), label("version", "")}
+func never(reject.Reason) bool { return false }
+
+// emitOtherRejects sends the rejected requests that were for no version, and the
+// closed connections.
+func emitOtherRejects(e *emitter, rejects *reject.Counter) {
+	for _, name := range rejects.Unversioned() {
+		emitRejects(e, rejects, newLabels(name, "", nil), name, reject.NoVersion, never)
+	}
+	always := func(r reject.Reason) bool { return r != reject.None }
+	emitRejects(e, rejects, newLabels("", "", nil), "", reject.NoVersion, always)
+	for p := range reject.ProtocolCount {
+		for why := range reject.CloseCount {
+			e.series(&series{
+				family: closed, value: float64(rejects.Connections(p, why)),
+				labels: []*dto.LabelPair{label("protocol", p.String()), label("reason", why.String())},
+			})
+		}
+	}
 }

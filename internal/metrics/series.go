@@ -2,23 +2,21 @@ package metrics
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
-
-	"shoal/internal/engine"
 )
 
 // A family is what metrics of one name have in common.
 type family struct {
-	desc *prometheus.Desc
-	kind dto.MetricType
+	name, help string
+	desc       *prometheus.Desc
+	kind       dto.MetricType
 }
 
 func newFamily(name, help string, kind dto.MetricType) *family {
-	return &family{prometheus.NewDesc(name, help, nil, nil), kind}
+	return &family{name, help, prometheus.NewDesc(name, help, nil, nil), kind}
 }
 
 const (
@@ -56,16 +54,6 @@ func (s *series) Write(m *dto.Metric) error {
 		m.Summary = s.summary
 	}
 	return nil
-}
-
-// labelsOf returns the labels of a version's metrics, sorted by name.
-func labelsOf(s *engine.Statistics) []*dto.LabelPair {
-	labels := []*dto.LabelPair{label("model", s.Name), label("version", strconv.FormatInt(s.Version, 10))}
-	for key, value := range s.Config.GetMetricTags() {
-		labels = append(labels, label("_"+key, value))
-	}
-	slices.SortFunc(labels, byName)
-	return labels
 }
 
 // with returns the labels and one more.

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
 	"shoal/internal/engine"
@@ -110,7 +109,7 @@ func (w *windows) before(s *engine.Statistics) past {
 	return nil
 }
 
-func (w *windows) collect(ch chan<- prometheus.Metric, s *engine.Statistics, labels []*dto.LabelPair, quantiles []float64) {
+func (w *windows) emit(e *emitter, s *engine.Statistics, labels []*dto.LabelPair, quantiles []float64) {
 	before := w.before(s)
 	for i, f := range summaries {
 		if f.cached && !s.Cached {
@@ -127,6 +126,6 @@ func (w *windows) collect(ch chan<- prometheus.Metric, s *engine.Statistics, lab
 			value := math.Round(recent.Quantile(q) * 1e6)
 			out.Quantile = append(out.Quantile, &dto.Quantile{Quantile: &q, Value: &value})
 		}
-		ch <- &series{family: f.family, labels: labels, summary: out}
+		e.series(&series{family: f.family, labels: labels, summary: out})
 	}
 }

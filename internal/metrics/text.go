@@ -14,13 +14,17 @@ import (
 func appendText(b []byte, families []*dto.MetricFamily) []byte {
 	for _, f := range families {
 		name := f.GetName()
-		b = append(b, "# HELP "+name+" "+helpEscaper.Replace(f.GetHelp())+"\n"...)
-		b = append(b, "# TYPE "+name+" "+strings.ToLower(f.GetType().String())+"\n"...)
+		b = appendHead(b, name, f.GetHelp(), f.GetType())
 		for _, m := range f.GetMetric() {
 			b = appendMetric(b, name, f.GetType(), m)
 		}
 	}
 	return b
+}
+
+func appendHead(b []byte, name, help string, kind dto.MetricType) []byte {
+	b = append(b, "# HELP "+name+" "+helpEscaper.Replace(help)+"\n"...)
+	return append(b, "# TYPE "+name+" "+strings.ToLower(kind.String())+"\n"...)
 }
 
 func appendMetric(b []byte, name string, kind dto.MetricType, m *dto.Metric) []byte {
@@ -53,11 +57,11 @@ func appendSample(b []byte, name string, m *dto.Metric, key, value string, v flo
 	b = append(b, name...)
 	sep := byte('{')
 	for _, l := range m.GetLabel() {
-		b = appendLabel(b, sep, l.GetName(), l.GetValue())
+		b = appendPair(append(b, sep), l.GetName(), l.GetValue())
 		sep = ','
 	}
 	if key != "" {
-		b = appendLabel(b, sep, key, value)
+		b = appendPair(append(b, sep), key, value)
 		sep = ','
 	}
 	if sep == ',' {
@@ -66,14 +70,6 @@ func appendSample(b []byte, name string, m *dto.Metric, key, value string, v flo
 	b = append(b, ' ')
 	b = append(b, decimal(v)...)
 	return append(b, '\n')
-}
-
-func appendLabel(b []byte, sep byte, name, value string) []byte {
-	b = append(b, sep)
-	b = append(b, name...)
-	b = append(b, `="`...)
-	b = append(b, labelEscaper.Replace(value)...)
-	return append(b, '"')
 }
 
 func decimal(v float64) string {

@@ -96,22 +96,27 @@ func (c *Counter) Closed(p Protocol, why Close, client net.Addr, text string) {
 	}
 }
 
-// Requests returns how many requests for a version were rejected for a reason.
+// Requests returns how many requests for a version were rejected, by reason.
 // The model is empty for requests to models that do not exist; the version is
 // NoVersion for requests to versions that do not exist.
-func (c *Counter) Requests(model string, version int64, p Protocol, r Reason) uint64 {
-	switch {
-	case c == nil:
-		return 0
-	case model == "":
-		return c.server[p][r].Load()
+func (c *Counter) Requests(model string, version int64) (counts [ProtocolCount][ReasonCount]uint64) {
+	if c == nil {
+		return counts
 	}
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	if n := c.models[target{model, version}]; n != nil {
-		return n[p][r].Load()
+	from := &c.server
+	if model != "" {
+		c.mu.RLock()
+		defer c.mu.RUnlock()
+		if from = c.models[target{model, version}]; from == nil {
+			return counts
+		}
 	}
-	return 0
+	for p := range counts {
+		for r := range counts[p] {
+			counts[p][r] = from[p][r].Load()
+		}
+	}
+	return counts
 }
 
 // Unversioned returns the names of the models that exist and have rejected

@@ -71,10 +71,10 @@ func TestRequestsCountForTheVersionThatTheyReach(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			c, _ := newCounter(slog.LevelInfo)
 			c.Request(Request{Protocol: GRPC, Model: tc.model, Version: tc.version, Reason: BadInput})
-			if got := c.Requests(tc.counted.model, tc.counted.version, GRPC, BadInput); got != 1 {
+			if got := c.Requests(tc.counted.model, tc.counted.version)[GRPC][BadInput]; got != 1 {
 				t.Errorf("%+v has %d, want 1", tc.counted, got)
 			}
-			if got := c.Requests(tc.counted.model, tc.counted.version, HTTP, BadInput); got != 0 {
+			if got := c.Requests(tc.counted.model, tc.counted.version)[HTTP][BadInput]; got != 0 {
 				t.Errorf("HTTP has %d, want 0", got)
 			}
 		})
@@ -90,7 +90,7 @@ func TestUnknownNamesMakeNoCounts(t *testing.T) {
 	if got := len(c.models); got != 1 {
 		t.Errorf("%d models have counts, want 1: the one that exists, without a version", got)
 	}
-	if got := c.Requests("", NoVersion, HTTP, UnknownModel); got != 1000 {
+	if got := c.Requests("", NoVersion)[HTTP][UnknownModel]; got != 1000 {
 		t.Errorf("%d requests for no model, want 1000", got)
 	}
 	if got := c.Unversioned(); len(got) != 1 || got[0] != "m" {
@@ -101,14 +101,14 @@ func TestUnknownNamesMakeNoCounts(t *testing.T) {
 func TestNoReasonIsNoRejection(t *testing.T) {
 	c, log := newCounter(slog.LevelDebug)
 	c.Request(Request{Model: "m", Reason: None})
-	if c.Requests("m", 3, HTTP, None) != 0 || log.take() != nil {
+	if c.Requests("m", 3)[HTTP][None] != 0 || log.take() != nil {
 		t.Error("a request without a reason was counted or logged")
 	}
 	var none *Counter
 	none.Request(Request{Reason: BadInput})
 	none.Closed(HTTP, IdleTimeout, nil, "")
 	none.Close()
-	if none.Requests("m", 3, HTTP, BadInput) != 0 || none.Connections(HTTP, IdleTimeout) != 0 || none.Unversioned() != nil {
+	if none.Requests("m", 3)[HTTP][BadInput] != 0 || none.Connections(HTTP, IdleTimeout) != 0 || none.Unversioned() != nil {
 		t.Error("a nil counter has counts")
 	}
 }
@@ -126,7 +126,7 @@ func TestAClosedConnectionIsARejectionWhenNobodyElseSaysSo(t *testing.T) {
 	}
 	for r := range ReasonCount {
 		want := map[Reason]uint64{Overloaded: 1, Timeout: 1}[r]
-		if got := c.Requests("", NoVersion, GRPC, r); got != want {
+		if got := c.Requests("", NoVersion)[GRPC][r]; got != want {
 			t.Errorf("%v has %d rejected requests, want %d", r, got, want)
 		}
 	}
@@ -199,7 +199,7 @@ func TestLogIsLimitedAndSaysWhatItLeftOut(t *testing.T) {
 		if got := log.take(); got != nil {
 			t.Errorf("logged after Close: %q", got)
 		}
-		if got := c.Requests("m", 3, HTTP, Malformed); got != 100_000+linesPerWindow+1 {
+		if got := c.Requests("m", 3)[HTTP][Malformed]; got != 100_000+linesPerWindow+1 {
 			t.Errorf("counted %d, want every one", got)
 		}
 	})

@@ -58,6 +58,27 @@ func (e Entry) filesStamp() Stamp {
 	})
 }
 
+// TreeStamp is the stamp of everything in the model's folder, including the names
+// of folders, which may be empty, and what links lead to.
+func (e Entry) TreeStamp() Stamp {
+	h := fnv.New64a()
+	list, err := os.ReadDir(e.Dir)
+	if err != nil {
+		return 0
+	}
+	for _, d := range list {
+		if d.Name() == pycache {
+			continue
+		}
+		fmt.Fprintf(h, "%s\x00%d\x00", d.Name(), d.Type())
+		if d.Type()&fs.ModeSymlink != 0 { // stamp does not follow it
+			fmt.Fprintf(h, "%d\x00", stamp(filepath.Join(e.Dir, d.Name()), nothing))
+		}
+	}
+	fmt.Fprintf(h, "%s\x00%d", e.Dir, stamp(e.Dir, nothing))
+	return Stamp(h.Sum64())
+}
+
 // fileStamp is the stamp of a single file.
 func fileStamp(path string, info fs.FileInfo) Stamp {
 	h := fnv.New64a()

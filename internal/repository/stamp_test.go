@@ -96,3 +96,44 @@ func TestModelChangesWithWhatItStandsFor(t *testing.T) {
 		})
 	}
 }
+
+func TestTreeStampChangesWithEverythingInTheFolder(t *testing.T) {
+	dir, linked := t.TempDir(), t.TempDir()
+	e := Entry{Name: "m", Dir: filepath.Join(dir, "m")}
+	write := func(path, text string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(filepath.Join(e.Dir, "config.pbtxt"), "a")
+	write(filepath.Join(e.Dir, "1", "model.onnx"), "a")
+	last := e.TreeStamp()
+	for _, c := range []struct {
+		does   string
+		do     func() error
+		change bool
+	}{
+		{"nothing", func() error { return nil }, false},
+		{"the configuration grows", func() error { write(filepath.Join(e.Dir, "config.pbtxt"), "ab"); return nil }, true},
+		{"a model file grows", func() error { write(filepath.Join(e.Dir, "1", "model.onnx"), "ab"); return nil }, true},
+		{"an empty version", func() error { return os.Mkdir(filepath.Join(e.Dir, "2"), 0o755) }, true},
+		{"Python's cache", func() error { write(filepath.Join(e.Dir, "__pycache__", "x"), "a"); return nil }, false},
+		{"a link to a version", func() error { return os.Symlink(linked, filepath.Join(e.Dir, "3")) }, true},
+		{"a file behind the link", func() error { write(filepath.Join(linked, "model.onnx"), "a"); return nil }, true},
+		{"a file behind the link grows", func() error { write(filepath.Join(linked, "model.onnx"), "ab"); return nil }, true},
+		{"a version is removed", func() error { return os.RemoveAll(filepath.Join(e.Dir, "1")) }, true},
+	} {
+		if err := c.do(); err != nil {
+			t.Fatal(err)
+		}
+		now := e.TreeStamp()
+		if (now != last) != c.change {
+			t.Errorf("%s: got changed %v, want %v", c.does, now != last, c.change)
+		}
+		last = now
+	}
+}

@@ -24,7 +24,7 @@ func allRejected(c *reject.Counter, models ...string) map[string]uint64 {
 	all := make(map[string]uint64)
 	add := func(model string, version int64) {
 		for r := range reject.ReasonCount {
-			if n := c.Requests(model, version, reject.HTTP, r); n > 0 {
+			if n := c.Requests(model, version)[reject.HTTP][r]; n > 0 {
 				all[fmt.Sprintf("%s/%d %v", model, version, r)] = n
 			}
 		}
