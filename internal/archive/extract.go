@@ -18,9 +18,9 @@ import (
 type Limits struct {
 	Size  int64 // bytes of all files; 64 GiB
 	Files int   // files and folders; 100,000
-	// Ratio is how many times its size in the archive a file may have, from 64 MiB
-	// on; 200.
-	Ratio int64
+	// Ratio is how many times its size in the archive a file may have; 200. It counts
+	// for files of more than RatioFrom bytes; 64 MiB.
+	Ratio, RatioFrom int64
 }
 
 func (l Limits) withDefaults() Limits {
@@ -33,11 +33,11 @@ func (l Limits) withDefaults() Limits {
 	if l.Ratio == 0 {
 		l.Ratio = 200
 	}
+	if l.RatioFrom == 0 {
+		l.RatioFrom = 64 << 20
+	}
 	return l
 }
-
-// ratioFrom is the size of a file from which its ratio counts.
-const ratioFrom = 64 << 20
 
 // A HostileError is why an archive is refused that would write where it must not,
 // or too much.
@@ -211,7 +211,7 @@ func (x *extraction) file(entry, name string, r io.Reader, packed int64) error {
 		return err
 	}
 	most := x.limits.Size - x.size
-	byRatio := max(ratioFrom, packed*x.limits.Ratio)
+	byRatio := max(x.limits.RatioFrom, packed*x.limits.Ratio)
 	n, err := io.Copy(w, io.LimitReader(r, min(most, byRatio)+1))
 	err = errors.Join(err, w.Close())
 	x.size += n
