@@ -267,28 +267,33 @@ func TestMeterIsPaidByCallsAndTime(t *testing.T) {
 	}
 }
 
-// A tap records what a client sends.
+// A tap records what the client of its newest connection sends.
 type tap struct {
 	net.Listener
-	mu   sync.Mutex
-	sent bytes.Buffer
+	mu     sync.Mutex
+	newest *tapConn
 }
 
 type tapConn struct {
 	net.Conn
-	tap *tap
+	tap  *tap
+	sent bytes.Buffer // under the tap's mutex
 }
 
 func (l *tap) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
-	return tapConn{c, l}, err
+	t := &tapConn{Conn: c, tap: l}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.newest = t
+	return t, err
 }
 
-func (c tapConn) Read(b []byte) (int, error) {
+func (c *tapConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	c.tap.mu.Lock()
 	defer c.tap.mu.Unlock()
-	c.tap.sent.Write(b[:n])
+	c.sent.Write(b[:n])
 	return n, err
 }
 
@@ -296,7 +301,7 @@ func (c tapConn) Read(b []byte) (int, error) {
 func (l *tap) work() (frames, work int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	b := bytes.TrimPrefix(l.sent.Bytes(), []byte(http2.ClientPreface))
+	b := bytes.TrimPrefix(l.newest.sent.Bytes(), []byte(http2.ClientPreface))
 	for len(b) >= h2.HeaderLen {
 		h := h2.ParseHeader(b)
 		b = b[min(len(b), h2.HeaderLen+h.Length):] // the last may be broken off
@@ -337,13 +342,10 @@ func TestRealClientPaysForItsFrames(t *testing.T) {
 		"a stream of small messages": func(conn *grpc.ClientConn) int { return converse(t, conn, 1000, 1) },
 		"a stream of large messages": func(conn *grpc.ClientConn) int { return converse(t, conn, 20, 1<<20) },
 	} {
-		l.mu.Lock()
-		l.sent.Reset()
-		l.mu.Unlock()
 		conn := s.dial(t)
 		paid := play(conn)
-		_ = conn.Close()
 		frames, work := l.work()
+		_ = conn.Close()
 		t.Logf("%s: %d frames, work %d, paid %d", name, frames, work, paid)
 		if 2*work > paid {
 			t.Errorf("%s: got work %d in %d frames, want at most half of what was paid, %d", name, work, frames, paid)
