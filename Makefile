@@ -79,7 +79,7 @@ fmt: ## format the Go code
 	$(GO) tool -modfile=tools.mod gofumpt -w cmd internal bench
 
 golden: runtime $(PYLIB)/.done ## rewrite the recorded curl transcripts; review the diff
-	UPDATE_GOLDEN=1 SHOAL=$(abspath $(BIN)) PYTHONPATH=$(abspath $(PYLIB)) $(PYTHON) -m pytest -q --durations=15 --reruns 1 test/e2e
+	UPDATE_GOLDEN=1 SHOAL=$(abspath $(BIN)) PYTHONPATH=$(abspath $(PYLIB)) $(PYTHON) -m pytest -q --durations=15 test/e2e
 
 generate: ## generate the protocol's Go code from proto/; downloads protoc with pip
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --target build/protoc grpcio-tools==1.76.0

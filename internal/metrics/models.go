@@ -1,6 +1,9 @@
 package metrics
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
@@ -151,8 +154,8 @@ func (c *modelCollector) model(e *emitter, s *engine.Statistics, l *labels, brie
 	for _, n := range counts {
 		e.value(n.family, l, frozen*n.value(s))
 	}
-	for reason, n := range s.Failures {
-		e.value(failures, l, frozen*float64(n), "reason", reason)
+	for _, reason := range slices.Sorted(maps.Keys(s.Failures)) {
+		e.value(failures, l, frozen*float64(s.Failures[reason]), "reason", reason)
 	}
 	if !c.settings.NoCounters {
 		for _, n := range latencies {
