@@ -32,7 +32,7 @@ func TestParseYAML(t *testing.T) {
 			}
 		})
 	}
-	for _, bad := range []string{"a", "a: [1", "a: !!python/object x", "a: &x 1", "a: {b}", "a: \"x"} {
+	for _, bad := range []string{"a", "a: [1", "a: !!python/object x", "a: &x 1\nb: *x", "a: .nan", "a: \"x"} {
 		if _, err := parseYAML([]byte(bad)); err == nil {
 			t.Errorf("%q was accepted", bad)
 		}
