@@ -20,7 +20,7 @@ ARGS    ?=
 export CGO_ENABLED ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help build cross run test test-go test-python test-e2e runtime check race fuzz lint fmt golden generate install \
+.PHONY: help build cross run test test-go test-python test-e2e runtime check race fuzz lint fmt golden generate install example-ocr \
 	attack stress soak soak-python soak-reload perf-criteria profile bench-overload bench-repository bench-size bench-triton bench-perf bench-ladder bench-models bench-batcher bench-cache bench-python bench-go clean
 
 help: ## show this list
@@ -91,6 +91,16 @@ install: build ## install shoal, with links under the originals' names, into PRE
 	install -D $(BIN) $(or $(PREFIX),/usr/local)/bin/shoal
 	for name in tritonserver perf_analyzer multi-model-server mxnet-model-server model-archiver torchserve torch-model-archiver; do \
 		ln -sf shoal $(or $(PREFIX),/usr/local)/bin/$$name; done
+
+build/ocr/.done: examples/ocr/requirements.txt
+	rm -rf build/ocr
+	$(PYTHON) -m venv build/ocr/venv
+	build/ocr/venv/bin/pip install --quiet --disable-pip-version-check -r $<
+	touch $@
+
+example-ocr: runtime build/ocr/.done ## read the text of a picture: as an ensemble and as one model that calls others; draws the boxes
+	build/ocr/venv/bin/python examples/ocr/fetch.py build/ocr
+	SHOAL=$(abspath $(BIN)) PYTHONPATH=$(abspath python) build/ocr/venv/bin/python examples/ocr/example.py build/ocr
 
 stress: ## a minute of submit, cancel, deadline, close and failure under the race detector
 	CGO_ENABLED=1 $(GO) test -race ./internal/sched -run Stress -stress 60s -v
