@@ -15,19 +15,47 @@ FUZZ     ?= Fuzz
 RACE     ?= ./...
 FUZZMAIN := FuzzScanner|FuzzDecode|FuzzCodec|FuzzParse
 ARGS    ?=
+# How the compiler uses the profile (cmd/shoal/default.pgo): the build that people try is plain, because a profile
+# makes Go compile every package anew. What is measured, installed or released is built with it.
+PGO     ?= off
+release install wheels attack soak perf-criteria profile bench-%: PGO = auto
 
 # Nothing of ours uses cgo: the build needs nothing but Go.
 export CGO_ENABLED ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help build cross run test test-go test-python test-e2e runtime check race fuzz lint fmt golden generate install example-ocr \
+.PHONY: help build cross run test test-go test-python test-e2e runtime check race fuzz lint fmt golden generate install example-ocr release wheels test-wheels \
 	attack stress soak soak-python soak-reload perf-criteria profile bench-overload bench-repository bench-size bench-triton bench-perf bench-ladder bench-models bench-batcher bench-cache bench-python bench-go clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build the binary into build/shoal
-	$(GO) build -trimpath -ldflags '-s -w' -o $(BIN) ./cmd/shoal
+	@echo "building $(BIN): about a minute with empty caches$(if $(filter auto,$(PGO)), - three with the profile -), seconds otherwise"
+	@begin=$$(date +%s); total=$$($(GO) list -deps ./cmd/shoal | wc -l); terminal=0; test -t 1 && terminal=1; \
+	{ $(GO) build -v -pgo=$(PGO) -ldflags '-s -w' -o $(BIN) ./cmd/shoal 2>&1; echo "exit $$? $$(($$(date +%s) - begin))"; } | \
+		awk -v total=$$total -v terminal=$$terminal -f deploy/progress.awk
+
+# Platforms of Go and of wheels. Nothing in the binary needs a certain C library; only the loader's path differs.
+PLATFORMS := linux-amd64=manylinux_2_17_x86_64 linux-arm64=manylinux_2_17_aarch64 \
+	linux-amd64-musl=musllinux_1_1_x86_64 linux-arm64-musl=musllinux_1_1_aarch64 darwin-arm64=macosx_12_0_arm64
+LOADER_amd64 := /lib/ld-musl-x86_64.so.1
+LOADER_arm64 := /lib/ld-musl-aarch64.so.1
+
+release: ## build the binaries of all platforms with the profile into build/release; a quarter of an hour with empty caches
+	@mkdir -p build/release
+	@set -e; for p in $(foreach p,$(PLATFORMS),$(firstword $(subst =, ,$p))); do \
+		os=$${p%%-*}; rest=$${p#*-}; arch=$${rest%%-*}; loader=; \
+		case $$p in *-amd64-musl) loader="-I $(LOADER_amd64)";; *-arm64-musl) loader="-I $(LOADER_arm64)";; esac; \
+		begin=$$(date +%s); echo "building build/release/shoal-$$p ..."; \
+		GOOS=$$os GOARCH=$$arch $(GO) build -pgo=$(PGO) -trimpath -ldflags "-s -w $$loader" -o build/release/shoal-$$p ./cmd/shoal; \
+		echo "  built in $$(($$(date +%s) - begin)) s"; done
+
+wheels: release ## write Python wheels with the binary inside into build/wheels: pip install "shoal[onnx]" --find-links build/wheels
+	$(PYTHON) deploy/wheels.py --to build/wheels $(foreach p,$(PLATFORMS),$(lastword $(subst =, ,$p))=build/release/shoal-$(firstword $(subst =, ,$p)))
+
+test-wheels: ## install the wheel into an empty environment and time it from pip install to the first answers
+	$(PYTHON) deploy/try_wheels.py --wheels build/wheels
 
 runtime: build ## download ONNX Runtime to the user's data folder, unless one is found
 	$(BIN) runtime install --if-missing

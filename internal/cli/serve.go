@@ -219,12 +219,14 @@ func (f *serveFlags) backends(log *slog.Logger) ([]backend.Backend, error) {
 		return nil, err
 	}
 	ort := onnx.New(onnx.Options{
-		Library: func() (string, error) { return library.Find(library.Environment(f.library, os.Getenv)) },
-		Config:  mergeSettings(settings[""], settings["onnxruntime"]),
-		Logger:  log,
+		Library: func() (string, error) {
+			return library.Find(library.Environment(f.library, os.Getenv).WithPython(f.python))
+		},
+		Config: mergeSettings(settings[""], settings["onnxruntime"]),
+		Logger: log,
 	})
 	workers := python.New(python.Options{
-		Python: cmp.Or(f.python, os.Getenv(pythonVariable)), Environ: f.modelServer.environment(os.Environ()), Cache: cacheFolder(),
+		Python: cmp.Or(f.python, os.Getenv(library.PythonVariable)), Environ: f.modelServer.environment(os.Environ()), Cache: cacheFolder(),
 		Spare:             filepath.Join(os.TempDir(), fmt.Sprintf("shoal-%d", os.Getuid())),
 		Config:            mergeSettings(settings[""], settings["python"]),
 		ResponseQueueSize: f.responseQueue,
@@ -233,9 +235,6 @@ func (f *serveFlags) backends(log *slog.Logger) ([]backend.Backend, error) {
 	f.workers = workers
 	return []backend.Backend{identity.Backend{}, repeat.Backend{}, square.Backend{}, ort, workers}, nil
 }
-
-// pythonVariable is the default interpreter of Python models.
-const pythonVariable = "SHOAL_PYTHON"
 
 // cacheFolder returns the folder for unpacked files, "" when the user has none.
 func cacheFolder() string {

@@ -21,12 +21,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from shoal._binary import ServeError
     from shoal._call import acall, call
     from shoal._client import Client, InferenceError
     from shoal._declare import Context, Model, model
     from shoal._model import Batch, Error
     from shoal._serve import serve
-    from shoal._server import ServeError, Server
+    from shoal._server import Server
     from shoal._spec import Input, Output
 
 __version__ = "0.1.0"
@@ -41,7 +42,7 @@ _HOMES = {
     "Input": "_spec",
     "Model": "_declare",
     "Output": "_spec",
-    "ServeError": "_server",
+    "ServeError": "_binary",
     "Server": "_server",
     "acall": "_call",
     "call": "_call",

@@ -6,7 +6,6 @@ import atexit
 import collections
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,12 +17,9 @@ from typing import Any, Sequence
 import numpy as np
 
 from shoal import _dtypes
+from shoal._binary import ServeError, find_binary
 from shoal._client import Client
 from shoal._spec import Input, Output
-
-
-class ServeError(RuntimeError):
-    """The server did not start, or ended."""
 
 
 class Server:
@@ -216,20 +212,3 @@ def _got(spec: Output | None, array: np.ndarray) -> np.ndarray:
         out.reshape(-1)[:] = [b.decode("utf-8", "replace") for b in array.reshape(-1).tolist()]
         return out
     return array
-
-
-def find_binary() -> str:
-    """The path of the server's binary: by $SHOAL, beside this package, beside Python, or on the path."""
-    named = os.environ.get("SHOAL")
-    if named:
-        if not os.access(named, os.X_OK):
-            raise ServeError(f"the environment variable SHOAL names {named}, which is no program that can be run")
-        return named
-    beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "shoal")
-    near = os.path.join(os.path.dirname(sys.executable), "shoal")
-    for path in (beside, near, shutil.which("shoal") or ""):
-        if path and os.access(path, os.X_OK):
-            return path
-    raise ServeError(
-        "the server's binary was not found: put `shoal` on the PATH (make install), or name it in the environment variable SHOAL"
-    )

@@ -18,6 +18,11 @@ const Version = "1.30.0"
 // Variable is the environment variable that may hold the library's path.
 const Variable = "SHOAL_ONNXRUNTIME_LIBRARY"
 
+// PythonVariable is the environment variable that names the Python of the
+// models; its packages are looked at rather than those of the python3 on the
+// PATH. The commands that pip installs set it to their own.
+const PythonVariable = "SHOAL_PYTHON"
+
 // An Origin is how a library was found.
 type Origin string
 
@@ -36,7 +41,7 @@ type Places struct {
 	Flag     string   // a path that the user gave
 	Variable string   // the value of the environment variable
 	Data     string   // Shoal's data folder
-	Python   string   // the Python whose package is looked at
+	Python   string   // the interpreter whose package is looked at
 	System   []string // folders of the system's libraries
 }
 
@@ -45,6 +50,21 @@ type Places struct {
 func Environment(flag string, getenv func(string) string) Places {
 	p := Places{Flag: flag, Variable: getenv(Variable), Data: DataFolder(getenv), System: systemFolders(getenv)}
 	if python, err := exec.LookPath("python3"); err == nil {
+		p.Python = python
+	}
+	return p.WithPython(getenv(PythonVariable))
+}
+
+// WithPython returns the places with another Python: an interpreter or a virtual
+// environment. Without a path they stay as they are.
+func (p Places) WithPython(path string) Places {
+	if path == "" {
+		return p
+	}
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		path = filepath.Join(path, "bin", "python3")
+	}
+	if python, err := exec.LookPath(path); err == nil {
 		p.Python = python
 	}
 	return p

@@ -111,6 +111,24 @@ func TestFindAsksPythonWhereItsPackagesAre(t *testing.T) {
 	}
 }
 
+func TestThePythonOfModelsIsLookedAtRatherThanThatOnThePath(t *testing.T) {
+	python := script(t, "exit 1")
+	venv := filepath.Dir(filepath.Dir(python))
+	want := touch(t, venv, "lib", "python3.12", "site-packages", "onnxruntime", "capi", name("1.20.0"))
+	environment := map[string]string{PythonVariable: python}
+	p := Environment("", func(name string) string { return environment[name] })
+	p.Data = ""
+	if got, err := Find(p); got != want || err != nil {
+		t.Errorf("by the variable: got %q, %v, want %q", got, err, want)
+	}
+	if got := (Places{Python: "other"}).WithPython(venv).Python; got != python {
+		t.Errorf("a virtual environment: got %q, want %q", got, python)
+	}
+	if got := (Places{Python: "other"}).WithPython("/nonexistent").Python; got != "other" {
+		t.Errorf("a path without Python: got %q, want what was there", got)
+	}
+}
+
 func TestFindStartsNoPythonWhenAnEarlierPlaceHasALibrary(t *testing.T) {
 	root := t.TempDir()
 	touch(t, root, "onnxruntime", "1.30.0", name("1.30.0"))
