@@ -31,7 +31,7 @@ var floors = [][]string{
 	{"internal/engine"},
 	{"internal/modelstore"},
 	{"internal/protocol/kservegrpc/inferencepb", "internal/protocol/grpcserver", "internal/protocol/httpserver", "internal/protocol/kserve"},
-	{"internal/protocol/kservehttp", "internal/protocol/kservegrpc", "internal/protocol/modelserver", "internal/metrics", "internal/demo", "internal/client", "internal/perf/chart"},
+	{"internal/protocol/kservehttp", "internal/protocol/kservegrpc", "internal/protocol/modelserver", "internal/protocol/session", "internal/metrics", "internal/demo", "internal/client", "internal/perf/chart"},
 	{"internal/load", "internal/top", "internal/perf/input"},
 	{"internal/perf/result"},
 	{"internal/perf/judge", "internal/perf/drive", "internal/perf/live"},

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,8 @@ type endpoint struct {
 	reuse    bool
 	addrFlag string
 	portFlag string
+	network  string      // of a Unix socket; "unix" when empty
+	mode     fs.FileMode // of a Unix socket; 0 leaves it to the system
 }
 
 // unixPrefix begins the address of a Unix socket.
@@ -51,8 +54,9 @@ func (e endpoint) listen(ctx context.Context) (net.Listener, error) {
 // listenUnix opens a Unix socket. It replaces the socket of a dead server, but
 // not one that somebody answers on.
 func (e endpoint) listenUnix(ctx context.Context, path string) (net.Listener, error) {
+	network := cmp.Or(e.network, "unix")
 	if info, err := os.Stat(path); err == nil && info.Mode()&fs.ModeSocket != 0 {
-		if c, err := net.Dial("unix", path); err == nil {
+		if c, err := net.Dial(network, path); err == nil {
 			_ = c.Close()
 			return nil, fmt.Errorf("socket %s is served by another process; choose another with %s", path, e.addrFlag)
 		}
@@ -61,7 +65,12 @@ func (e endpoint) listenUnix(ctx context.Context, path string) (net.Listener, er
 		}
 	}
 	var cfg net.ListenConfig
-	l, err := cfg.Listen(ctx, "unix", path)
+	l, err := cfg.Listen(ctx, network, path)
+	if err == nil && e.mode != 0 {
+		if err = os.Chmod(path, e.mode); err != nil {
+			_ = l.Close() // the cause is more important
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen on the socket given by %s: %w", e.addrFlag, err)
 	}

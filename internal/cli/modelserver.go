@@ -154,9 +154,9 @@ func (m *modelServer) listeners() []modelListener {
 func (ml *modelListener) endpoint() endpoint {
 	key := strings.TrimPrefix(ml.name, "model_") + "_address"
 	if ml.grpc {
-		return endpoint{ml.name, ml.at.host, ml.at.port, false, key, ml.name + "_port"}
+		return endpoint{protocol: ml.name, address: ml.at.host, port: ml.at.port, addrFlag: key, portFlag: ml.name + "_port"}
 	}
-	return endpoint{ml.name, ml.at.host, ml.at.port, false, key, key}
+	return endpoint{protocol: ml.name, address: ml.at.host, port: ml.at.port, addrFlag: key, portFlag: key}
 }
 
 // start serves a listener.

@@ -57,12 +57,13 @@ type serveFlags struct {
 	rateLimit      string
 	rateResources  []string
 
-	http    httpFlags
-	grpc    grpcFlags
-	metrics metricsFlags
-	log     logFlags
-	trace   traceFlags
-	service string // for traces; no flag
+	http     httpFlags
+	grpc     grpcFlags
+	sessions sessionFlags
+	metrics  metricsFlags
+	log      logFlags
+	trace    traceFlags
+	service  string // for traces; no flag
 
 	memory memoryFlags
 
@@ -164,6 +165,7 @@ func (f *serveFlags) add(cmd *cobra.Command, def serveDefaults) {
 	f.memory.add(command.NewGroup(cmd, "Memory"))
 	f.http.add(command.NewGroup(cmd, "HTTP"))
 	f.grpc.add(command.NewGroup(cmd, "gRPC"))
+	f.sessions.add(command.NewGroup(cmd, "Sessions"))
 	f.metrics.add(command.NewGroup(cmd, "Metrics"))
 	f.log.add(command.NewGroup(cmd, "Logging"))
 	f.trace.add(command.NewGroup(cmd, "Tracing"))
@@ -277,8 +279,8 @@ func (f *serveFlags) check() error {
 	_, badGRPC := f.grpc.options()
 	f.metrics.secure.inherit(f.http.secure)
 	errs = append(errs, f.http.secure.check(), f.grpc.secure.check(), f.metrics.secure.check())
-	errs = append(errs, f.control.check(), badCache, f.metrics.check(), f.log.check(), f.trace.check(), badLimit, badSetting, badHTTP, badGRPC)
-	if !f.http.allow && !f.grpc.allow {
+	errs = append(errs, f.control.check(), f.sessions.check(), badCache, f.metrics.check(), f.log.check(), f.trace.check(), badLimit, badSetting, badHTTP, badGRPC)
+	if !f.http.allow && !f.grpc.allow && f.sessions.socket == "" {
 		errs = append(errs, errors.New("--allow-http and --allow-grpc are both false: clients could not reach this server"))
 	}
 	return errors.Join(errs...)

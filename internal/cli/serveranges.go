@@ -45,6 +45,8 @@ func (f *serveFlags) ranges() []numberRange {
 		{"grpc-http2-min-recv-ping-interval-without-data", int64(g.minPing), 0, whole},
 		{"grpc-max-connection-age", int64(g.maxAge), 0, whole},
 		{"grpc-max-connection-age-grace", int64(g.maxAgeGrace), 0, whole},
+		{"session-max-sessions", int64(f.sessions.maxSessions), 1, whole},
+		{"session-max-bytes", f.sessions.maxBytes, 1 << 17, math.MaxInt64},
 		{"exit-timeout-secs", int64(f.exitTimeout), 0, whole},
 		{"pre-stop-delay-secs", int64(f.preStop), 0, whole},
 		{"stop-with-process", int64(f.stopWith), 0, whole},

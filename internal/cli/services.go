@@ -37,6 +37,7 @@ func (f *serveFlags) startServices(l *life, e *engine.Engine) error {
 	steps := []step{
 		{f.http.allow, f.http.endpoint(), f.startHTTP},
 		{f.grpc.allow, f.grpc.endpoint(), f.startGRPC},
+		{f.sessions.socket != "", f.sessions.endpoint(), f.startSessions},
 		{f.metrics.allow, f.metrics.endpoint(f.http.address), f.startMetrics},
 	}
 	if f.registry != nil {
@@ -84,11 +85,11 @@ func (f *serveFlags) startServices(l *life, e *engine.Engine) error {
 }
 
 func (f *httpFlags) endpoint() endpoint {
-	return endpoint{"http", f.address, f.port, f.reuse, "--http-address", "--http-port"}
+	return endpoint{protocol: "http", address: f.address, port: f.port, reuse: f.reuse, addrFlag: "--http-address", portFlag: "--http-port"}
 }
 
 func (f *grpcFlags) endpoint() endpoint {
-	return endpoint{"grpc", f.address, f.port, f.reuse, "--grpc-address", "--grpc-port"}
+	return endpoint{protocol: "grpc", address: f.address, port: f.port, reuse: f.reuse, addrFlag: "--grpc-address", portFlag: "--grpc-port"}
 }
 
 // endpoint returns where metrics are served: on HTTP's host, but not on its
@@ -101,7 +102,7 @@ func (f *metricsFlags) endpoint(httpAddress string) endpoint {
 			address = "127.0.0.1"
 		}
 	}
-	return endpoint{"metrics", address, f.port, false, "--metrics-address", "--metrics-port"}
+	return endpoint{protocol: "metrics", address: address, port: f.port, addrFlag: "--metrics-address", portFlag: "--metrics-port"}
 }
 
 // options returns the options of the flags, or all their errors at once.
@@ -209,7 +210,12 @@ func (f *serveFlags) startMetrics(l *life, e *engine.Engine, ln net.Listener) (s
 		_ = ln.Close()
 		return service{}, err
 	}
+	var sessions metrics.Sessions // nil, not a nil server, when they are off
+	if f.sessions.server != nil {
+		sessions = f.sessions.server
+	}
 	m := metrics.Start(metrics.Options{
+		Sessions: sessions,
 		Settings: f.metrics.settings, CPU: f.metrics.cpu, Log: l.log, User: &f.userMetrics,
 		Rejects: f.rejects, LogDropped: f.dropped, TraceDropped: f.traceDropped, Memory: l.memory.Budget(),
 		Interval: time.Duration(f.metrics.interval * float64(time.Millisecond)),

@@ -80,6 +80,11 @@ func (v *Version) Config() *modelpb.ModelConfig { return v.config }
 // Decoupled reports whether the model may answer a request any number of times.
 func (v *Version) Decoupled() bool { return v.decoupled }
 
+// Rereads reports whether a request's inputs are read more than once, so that they
+// must not change until it is answered: a client must not choose the key of a
+// cached response by other data than those that were computed.
+func (v *Version) Rereads() bool { return v.cached != nil || v.ensemble != nil }
+
 // Infer checks r, runs it and fills in its Response, with outputs sorted by
 // name. Whatever it returns, the caller must Release r, and only then may its
 // lease on the version end.

@@ -33,6 +33,8 @@ type Options struct {
 	Interval time.Duration
 	// Memory is the budget of requests and answers in flight; nil is none.
 	Memory *inflight.Budget
+	// Sessions are those over shared memory; nil when they are off.
+	Sessions Sessions
 	// User has models' own metrics; nil is none.
 	User UserSource
 	// Rejects counts rejected requests; nil is none.
@@ -71,6 +73,9 @@ func Start(opt Options, src Source) *Metrics {
 	}
 	if opt.Memory != nil {
 		reg.MustRegister(memoryCollectors(opt.Memory)...)
+	}
+	if opt.Sessions != nil {
+		reg.MustRegister(sessionCollectors(opt.Sessions)...)
 	}
 	if opt.User != nil {
 		reg.MustRegister(userCollector{opt.User})

@@ -13,12 +13,13 @@ var (
 )
 
 // emitRejects sends the rejected requests of a version; reasons that begin at
-// zero are sent even when their count is zero.
+// zero are sent even when their count is zero, except those of sessions, which
+// most servers do not have.
 func emitRejects(e *emitter, rejects *reject.Counter, l *labels, model string, version int64, zero func(reject.Reason) bool) {
 	table := rejects.Requests(model, version)
 	for p := range reject.ProtocolCount {
 		for r := range reject.ReasonCount {
-			if n := table[p][r]; n > 0 || zero(r) {
+			if n := table[p][r]; n > 0 || zero(r) && p != reject.Session {
 				e.value(rejected, l, float64(n), "protocol", p.String(), "reason", r.String())
 			}
 		}
@@ -36,6 +37,9 @@ func emitOtherRejects(e *emitter, rejects *reject.Counter) {
 	always := func(r reject.Reason) bool { return r != reject.None }
 	emitRejects(e, rejects, newLabels("", "", nil), "", reject.NoVersion, always)
 	for p := range reject.ProtocolCount {
+		if p == reject.Session {
+			continue // the limits of connections are not its
+		}
 		for why := range reject.CloseCount {
 			e.series(&series{
 				family: closed, value: float64(rejects.Connections(p, why)),

@@ -12,11 +12,12 @@ type Protocol uint8
 const (
 	HTTP Protocol = iota
 	GRPC
+	Session // over shared memory
 	ProtocolCount
 )
 
 // String returns the protocol's name in metrics and logs.
-func (p Protocol) String() string { return [...]string{"http", "grpc"}[p] }
+func (p Protocol) String() string { return [...]string{"http", "grpc", "session"}[p] }
 
 // A Reason is why a request was rejected. The zero value means that it was not:
 // it succeeded, or failed after it reached a scheduler, which other metrics

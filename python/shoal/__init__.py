@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from shoal._model import Batch, Error
     from shoal._serve import serve
     from shoal._server import Server
+    from shoal._session import Session, SessionError
     from shoal._spec import Input, Output
 
 __version__ = "0.1.0"
@@ -44,6 +45,8 @@ _HOMES = {
     "Output": "_spec",
     "ServeError": "_binary",
     "Server": "_server",
+    "Session": "_session",
+    "SessionError": "_session",
     "acall": "_call",
     "call": "_call",
     "model": "_declare",
@@ -52,7 +55,7 @@ _HOMES = {
 
 __all__ = [
     "Batch", "Client", "Context", "Error", "InferenceError", "Input", "Model", "Output", "ServeError", "Server",
-    "acall", "call", "model", "serve",
+    "Session", "SessionError", "acall", "call", "model", "serve",
 ]  # fmt: skip
 
 
