@@ -19,6 +19,8 @@ ARGS    ?=
 # makes Go compile every package anew. What is measured, installed or released is built with it.
 PGO     ?= off
 release install wheels attack soak perf-criteria profile bench-%: PGO = auto
+# How many files of end-to-end tests run side by side.
+E2E_JOBS ?= 3
 
 # Nothing of ours uses cgo: the build needs nothing but Go.
 export CGO_ENABLED ?= 0
@@ -72,7 +74,7 @@ test-python: $(PYLIB)/.done ## run the tests of the Python package
 	PYTHONPATH=$(abspath $(PYLIB)) $(PYTHON) -m pytest -q test/python
 
 test-e2e: runtime $(PYLIB)/.done ## run the real clients against the built binary; a test that fails is tried once more and listed as RERUN
-	SHOAL=$(abspath $(BIN)) PYTHONPATH=$(abspath $(PYLIB)) $(PYTHON) -m pytest -q --durations=15 --reruns 1 test/e2e
+	SHOAL=$(abspath $(BIN)) PYTHONPATH=$(abspath $(PYLIB)) $(PYTHON) -m pytest -q --durations=15 --reruns 1 -n $(E2E_JOBS) --dist loadfile test/e2e
 
 $(PYLIB)/.done: test/e2e/requirements.txt
 	rm -rf $(PYLIB)
