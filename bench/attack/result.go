@@ -71,10 +71,10 @@ func (r results) tables() string {
 	b.WriteString(report.Table(cells))
 	fmt.Fprintf(&b, "\n%d good requests failed.\n\n", u.Failed)
 	state := func(name string, s watch.State) []string {
-		return []string{name, fmt.Sprintf("%.1f", mb(s.RSS)), fmt.Sprint(s.Goroutines), fmt.Sprint(s.Files), fmt.Sprint(s.Threads)}
+		return []string{name, fmt.Sprintf("%.1f", mb(s.RSS)), fmt.Sprintf("%.1f", mb(s.Heap)), fmt.Sprint(s.Goroutines), fmt.Sprint(s.Files), fmt.Sprint(s.Threads)}
 	}
 	b.WriteString(report.Table([][]string{
-		{"", "RSS MB", "goroutines", "files", "threads"}, state("fresh", u.Fresh), state("start", u.Start), {"peak", fmt.Sprintf("%.1f", mb(u.Peak)), "", "", ""}, state("end", u.End),
+		{"", "RSS MB", "heap MB", "goroutines", "files", "threads"}, state("fresh", u.Fresh), state("start", u.Start), {"peak", fmt.Sprintf("%.1f", mb(u.Peak)), "", "", "", ""}, state("end", u.End),
 	}))
 	return b.String()
 }

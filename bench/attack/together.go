@@ -112,10 +112,7 @@ func (u *union) run(ctx context.Context, o options, server *peer.Server, profile
 	if err != nil {
 		return err
 	}
-	if err := u.good(ctx, server, o.settle/2, "before"); err != nil {
-		return err
-	}
-	if u.Start, err = watch.Read(server, profiles); err != nil {
+	if u.Start, err = u.settle(ctx, o, server, profiles, "before"); err != nil {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "together: fresh %+v, starts with %+v\n", u.Fresh, u.Start)
@@ -140,15 +137,35 @@ func (u *union) run(ctx context.Context, o options, server *peer.Server, profile
 	if u.Peak, err = watch.Peak(server); err != nil {
 		return err
 	}
-	if err := u.good(ctx, server, o.settle, "after"); err != nil {
-		return err
-	}
-	if u.End, err = watch.Read(server, profiles); err != nil {
+	if u.End, err = u.settle(ctx, o, server, profiles, "after"); err != nil {
 		return err
 	}
 	metrics, err := watch.ReadMetrics(server)
 	u.Refused = refused(metrics)
 	return err
+}
+
+// settle has good clients alone and returns the state afterwards. The resident
+// memory is the median of the last half of that time: it rises and falls by
+// several megabytes between two of Go's collections.
+func (u *union) settle(ctx context.Context, o options, server *peer.Server, profiles, phase string) (watch.State, error) {
+	watched, stop := context.WithCancel(ctx)
+	median := make(chan int64, 1)
+	go func() {
+		select {
+		case <-watched.Done():
+		case <-time.After(o.settle / 2):
+		}
+		median <- watch.MedianRSS(watched, server)
+	}()
+	err := u.good(ctx, server, o.settle, phase)
+	stop()
+	if err != nil {
+		return watch.State{}, err
+	}
+	state, err := watch.Read(server, profiles)
+	state.RSS = <-median
+	return state, err
 }
 
 // attack starts all classes and returns what stops them.

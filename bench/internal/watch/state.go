@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -121,6 +122,26 @@ func Guard(ctx context.Context, s *peer.Server, most int64, stop func(error)) {
 		if got, err := s.Process.RSS(); err == nil && got > most {
 			stop(fmt.Errorf("the server has %d MB of memory, more than the %d at which this stops", got>>20, most>>20))
 			return
+		}
+	}
+}
+
+// MedianRSS returns the median of the server's resident memory until the context
+// ends.
+func MedianRSS(ctx context.Context, s *peer.Server) int64 {
+	var seen []int64
+	for {
+		if rss, err := s.Process.RSS(); err == nil {
+			seen = append(seen, rss)
+		}
+		select {
+		case <-ctx.Done():
+			if len(seen) == 0 {
+				return 0
+			}
+			slices.Sort(seen)
+			return seen[len(seen)/2]
+		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }
