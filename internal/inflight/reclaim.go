@@ -9,8 +9,9 @@ import (
 )
 
 // A Reclaimer keeps the process's memory near its budget: it sets the garbage
-// collector's limit, and returns memory to the system when a peak is over. An
-// idle process would otherwise keep for minutes what it needed once.
+// collector's limit, and returns memory to the system when a peak is over and
+// when the server has been calm. An idle process would otherwise keep for
+// minutes what it needed once.
 type Reclaimer struct {
 	budget  *Budget
 	setHeap bool
@@ -28,6 +29,12 @@ const (
 	// heapRoom is the least that the collector's limit leaves for what is not
 	// counted by the budget.
 	heapRoom = 24 << 20
+	// A server that makes so little garbage that it was not collected for so many
+	// ticks is calm. Then garbage of this size, or of this part of what is in use,
+	// is worth a collection.
+	calmTicks   = 15
+	leastUnused = 4 << 20
+	unusedPart  = 8
 )
 
 // StartReclaimer watches b until Close. With setHeap it sets Go's memory limit,
@@ -49,6 +56,7 @@ func (r *Reclaimer) run() {
 	ticker := time.NewTicker(reclaimTick)
 	defer ticker.Stop()
 	var p peak
+	var c calm
 	// The most that was in use during the last tick and the one before: what
 	// the last collection found may be from either.
 	used, before := r.budget.Used(), int64(0)
@@ -65,6 +73,8 @@ func (r *Reclaimer) run() {
 		if p.over(used) {
 			r.trim()
 			runtime.GC() // sync.Pool keeps its content for one collection more
+			debug.FreeOSMemory()
+		} else if c.over(readHeap()) {
 			debug.FreeOSMemory()
 		}
 	}
@@ -91,6 +101,32 @@ func (p *peak) over(used int64) bool {
 	return true
 }
 
+// heapUse is what Go's heap has of the system's memory.
+type heapUse struct {
+	collections uint64 // so far
+	live        uint64 // bytes that the last collection found in use
+	resident    uint64 // bytes that the system has given
+}
+
+// A calm tells when memory that is not used is worth a collection.
+type calm struct {
+	collections uint64
+	ticks       int // in a row without a collection
+}
+
+// over takes the heap at a tick and reports whether the server has been calm for
+// long enough.
+func (c *calm) over(h heapUse) bool {
+	if h.collections != c.collections {
+		*c = calm{collections: h.collections}
+	}
+	if c.ticks++; c.ticks < calmTicks || h.resident < h.live+max(leastUnused, h.live/unusedPart) {
+		return false
+	}
+	c.ticks = 0
+	return true
+}
+
 // heapLimit returns the memory limit for Go's collector: the budget with 5 % to
 // spare, and room for what else is in use. That room is twice its size, as the
 // collector has by default, so that only the budget's part is held tight.
@@ -101,18 +137,26 @@ func heapLimit(limit, used, inUse int64) int64 {
 // heapInUse returns the bytes that the last collection found in use, with
 // stacks and the runtime's own memory.
 func heapInUse() int64 {
-	samples := []metrics.Sample{
-		{Name: "/gc/heap/live:bytes"},
-		{Name: "/memory/classes/heap/stacks:bytes"},
-		{Name: "/memory/classes/metadata/other:bytes"},
-		{Name: "/memory/classes/other:bytes"},
+	return int64(sum("/gc/heap/live:bytes", "/memory/classes/heap/stacks:bytes", "/memory/classes/metadata/other:bytes", "/memory/classes/other:bytes"))
+}
+
+func readHeap() heapUse {
+	return heapUse{
+		collections: sum("/gc/cycles/total:gc-cycles"),
+		live:        sum("/gc/heap/live:bytes"),
+		resident:    sum("/memory/classes/heap/objects:bytes", "/memory/classes/heap/unused:bytes", "/memory/classes/heap/free:bytes"),
 	}
-	metrics.Read(samples)
-	sum := int64(0)
-	for _, s := range samples {
-		if s.Value.Kind() == metrics.KindUint64 {
-			sum += int64(s.Value.Uint64())
+}
+
+// sum adds up metrics of Go's runtime.
+func sum(names ...string) uint64 {
+	total := uint64(0)
+	for _, name := range names {
+		sample := []metrics.Sample{{Name: name}}
+		metrics.Read(sample)
+		if sample[0].Value.Kind() == metrics.KindUint64 {
+			total += sample[0].Value.Uint64()
 		}
 	}
-	return sum
+	return total
 }

@@ -19,8 +19,11 @@ import (
 // Long is from where on a native call is worth a processor.
 const Long = 200 * time.Microsecond
 
-// review is how often the number of processors is lowered to what was needed.
-const review = 10 * time.Second
+// review is how often the number of processors is lowered to what was needed. It
+// is long because each change stops all goroutines for a moment, and Go's runtime
+// keeps free memory of the processors that it removes (several megabytes when
+// they came and went every few seconds).
+const review = time.Minute
 
 // A Counter counts native calls and sets the number of processors.
 type Counter struct {
