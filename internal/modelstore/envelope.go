@@ -14,17 +14,17 @@ import (
 
 // A request for a handler is one row of a BYTES tensor, packed so that it can go
 // through scheduler and worker as any tensor does, and so is its answer. Numbers
-// are little-endian; shoal/_archive.py is the other side.
+// are little-endian; shoal/_archive_rows.py is the other side.
 //
-//	request: magic, u16 bytes of the id, u16 headers, id,
-//	         (u16, u32 bytes, name, value) of each header, u16 parts,
-//	         (u16, u16, u32 bytes, name, content type, value) of each part
+//	request: magic, u16 bytes of the id, u16 headers, u16 parts, u16 reserved, u32 bytes of the headers, id,
+//	         (u16, u32 bytes, name, value) of each header,
+//	         (u32, u16, u16 bytes of value, name and content type, name, content type, value) of each part
 //	answer:  magic, u8 kind, u16 status, u16 bytes of the phrase, u16 headers, phrase,
 //	         (u16, u32 bytes, name, value) of each header, body
 
 // magic begins packed rows. A row of a KServe client does not begin with it, and
 // goes to the handler as its body.
-const magic = "\x00SHOAL\x01\n"
+const magic = "\x00SHOAL\x02\n"
 
 // A Header is a header of a request or an answer.
 type Header struct{ Name, Value []byte }
@@ -55,10 +55,11 @@ var errPacked = errors.New("BUG: a worker's answer is not packed as it should be
 
 // Pack makes the packed request the input of r.
 func Pack(r *infer.Request, id string, headers []Header, parts []Part) error {
-	size := len(magic) + 4 + len(id) + 2
+	block := 0
 	for _, h := range headers {
-		size += 6 + len(h.Name) + len(h.Value)
+		block += 6 + len(h.Name) + len(h.Value)
 	}
+	size := len(magic) + 12 + len(id) + block
 	for _, p := range parts {
 		size += 8 + len(p.Name) + len(p.Type) + len(p.Value)
 		if len(p.Name) > 0xffff || len(p.Type) > 0xffff {
@@ -77,17 +78,19 @@ func Pack(r *infer.Request, id string, headers []Header, parts []Part) error {
 	b = append(b, magic...)
 	b = le.AppendUint16(b, uint16(len(id)))
 	b = le.AppendUint16(b, uint16(len(headers)))
+	b = le.AppendUint16(b, uint16(len(parts)))
+	b = le.AppendUint16(b, 0)
+	b = le.AppendUint32(b, uint32(block))
 	b = append(b, id...)
 	for _, h := range headers {
 		b = le.AppendUint16(b, uint16(len(h.Name)))
 		b = le.AppendUint32(b, uint32(len(h.Value)))
 		b = append(append(b, h.Name...), h.Value...)
 	}
-	b = le.AppendUint16(b, uint16(len(parts)))
 	for _, p := range parts {
+		b = le.AppendUint32(b, uint32(len(p.Value)))
 		b = le.AppendUint16(b, uint16(len(p.Name)))
 		b = le.AppendUint16(b, uint16(len(p.Type)))
-		b = le.AppendUint32(b, uint32(len(p.Value)))
 		b = append(append(append(b, p.Name...), p.Type...), p.Value...)
 	}
 	if len(b) != 4+size {

@@ -13,7 +13,7 @@ func TestPackedRequestHasTheAnnouncedSize(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "\x40\x00\x00\x00" + magic + "\x02\x00\x01\x00id" + "\x01\x00\x01\x00\x00\x00A1" + "\x01\x00" + "\x04\x00\x0a\x00\x05\x00\x00\x00bodytext/plainhello"
+	want := "\x40\x00\x00\x00" + magic + "\x02\x00\x01\x00\x01\x00\x00\x00\x08\x00\x00\x00id" + "\x01\x00\x01\x00\x00\x00A1" + "\x05\x00\x00\x00\x04\x00\x0a\x00bodytext/plainhello"
 	want = string([]byte{byte(len(want) - 4)}) + want[1:]
 	if got := string(r.Inputs[0].Data.First); got != want {
 		t.Errorf("got %q, want %q", got, want)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any, Callable
 
-import numpy as np
-
 Entry = Callable[[Any, Any], Any]
 
 
@@ -86,6 +84,8 @@ def _kserve_v2(entry: Entry) -> Entry:
 def _input(tensor: dict[str, Any]) -> dict[str, Any]:
     if tensor["datatype"] == "BYTES":
         return {**tensor, "data": tensor["data"][0]}
+    import numpy as np  # only this envelope needs it
+
     return {**tensor, "data": np.array(tensor["data"]).reshape(tensor["shape"]).tolist()}
 
 
@@ -96,6 +96,8 @@ _TYPES = {
 
 
 def _output(name: str, value: Any) -> dict[str, Any]:
+    import numpy as np
+
     array = np.asarray(value)
     datatype = _TYPES.get(array.dtype.name)
     if datatype is None:

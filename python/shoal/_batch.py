@@ -1,9 +1,10 @@
 """Requests that run together: how a handler reads and answers them."""
 
 from shoal import _codec
+from shoal._answer import ALL
+from shoal._memory import MAX_U32, SIZES
 from shoal._request import Request
-from shoal._result import ALL, KEPT
-from shoal._slot import MAX_U32, SIZES
+from shoal._result import KEPT
 
 _NOTHING = _codec.Extra()
 _UNREAD = object()

@@ -15,13 +15,13 @@ import threading
 
 import numpy as np
 
-from shoal import _codec
-from shoal._slot import HALF, SPAN
+from shoal import _answer, _codec
+from shoal._memory import HALF, SPAN
 
 _ALIGN = 64
 _FIRST_MAP = 1 << 20
 _CODES = {name: i for i, name in enumerate(_codec.NAMES)}
-ERRORS = {number: name for name, number in _codec.CODES.items()}
+ERRORS = {number: name for name, number in _answer.CODES.items()}
 
 
 # The number of the system call futex, where it is known: then a thread waits in the slot for its answer, and the one

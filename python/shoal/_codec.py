@@ -17,18 +17,10 @@ DTYPES = tuple(
 )
 _CODE_OF = {(d.kind, d.itemsize): i for i, d in enumerate(DTYPES[:BF16]) if d is not None}
 
-# Error codes by the names that Triton gives them; the numbers are the server's.
-CODES = {
-    "UNKNOWN": 0, "INTERNAL": 1, "NOT_FOUND": 2, "INVALID_ARG": 3, "UNAVAILABLE": 4,
-    "UNSUPPORTED": 5, "ALREADY_EXISTS": 6, "CANCELLED": 7,
-}
-
-ANSWER = struct.Struct("<IBBHII")  # request, kind, code, outputs, parameters or bytes of text, reserved
 _OUTPUT = struct.Struct("<HBBIQQ")  # index, type, rank, where, offset, bytes
 _PARAM = struct.Struct("<BBHI")  # kind, reserved, bytes of the name, bytes of the value
 _U32 = struct.Struct("<I")
 
-MAX_TEXT = 1 << 16  # bytes of an error's text
 MAX_RANK = 32
 
 
@@ -108,12 +100,6 @@ def _encoded(x):
 
 def pack_output(index, code, offset, size, shape):
     return _OUTPUT.pack(index, code, len(shape), 0, offset, size) + struct.pack("<%dq" % len(shape), *shape)
-
-
-def pack_error(i, message, code):
-    """Pack the answer that request i has failed."""
-    text = str(message).encode("utf-8", "replace")[:MAX_TEXT]
-    return ANSWER.pack(i, 1, CODES.get(code, CODES["INTERNAL"]), 0, len(text), 0) + text
 
 
 def pack_params(parameters):

@@ -3,10 +3,9 @@
 import numpy as np
 from numpy import ndarray
 
-from shoal import _codec
+from shoal import _answer, _codec
 from shoal._codec import ResultError
 
-ALL = 0xFFFFFFFF  # in place of a request's number: an answer for all of the batch
 KEPT = 1  # a flag: the handler still holds inputs, and the slot must not be reused
 
 _HEAD = 64  # bytes of the header
@@ -73,13 +72,13 @@ class Result:
             self._last = None  # it may have been overwritten
             raise
         many = len(parameters) if parameters else 0
-        entries[0] = _codec.ANSWER.pack(i, 0, 0, len(entries) - 1 - (many > 0), many, 0)
+        entries[0] = _answer.ANSWER.pack(i, 0, 0, len(entries) - 1 - (many > 0), many, 0)
         self._table += entries
         self._answers += 1
 
     def fail(self, i, message, code):
         """Put the error of request i into the slot."""
-        self._table.append(_codec.pack_error(i, message, code))
+        self._table.append(_answer.pack_error(i, message, code))
         self._answers += 1
 
     def _put(self, i, index, name, array, datatype=None):
@@ -113,7 +112,7 @@ class Result:
         if code != _codec.BYTES and array.dtype.num == given:
             if len(self._places) >= _MAX_PLACES:
                 self._places.clear()
-            alone = _codec.ANSWER.pack(key[0], 0, 0, 1, 0, 0) + entry  # the whole answer, when there is no more to it
+            alone = _answer.ANSWER.pack(key[0], 0, 0, 1, 0, 0) + entry  # the whole answer, when there is no more to it
             self._places[key] = (view, end, entry, alone)
         return entry
 

@@ -1,27 +1,17 @@
 """A slot of the shared memory, and the layout of a batch's inputs in it."""
 
-import mmap
 import struct
 from sys import getrefcount
 
 import numpy as np
 
 from shoal import _codec
+from shoal._memory import EXTRAS_AT, FIRST_MAP, FLAGS, HALF, HEAD, MAX_U32, REQUESTS, SIZES, SPAN, STAMP, mapped, rounded
 from shoal._result import Result
 
-SPAN = 1 << 36  # of one slot; the outputs begin in its middle
-HALF = SPAN // 2
-HEAD = 64  # bytes of a part's header
-
-# Words of the server's header: the batch's number; bytes of the table, and, in the
-# upper half, of the requests' other properties; requests; flags; the offset of
-# those properties; the table's stamp, which changes when the table does.
-SEQUENCE, SIZES, REQUESTS, FLAGS, EXTRAS_AT, STAMP = range(6)
 _UNCACHED = 1  # a flag: the table is not likely to occur again
 
-MAX_U32 = 0xFFFFFFFF
 _MAX_LAYOUTS = 64
-_FIRST_MAP = 1 << 20
 
 
 class Slot:
@@ -36,15 +26,15 @@ class Slot:
         self.input_size = self.output_size = 0
         self.result = Result(channel, self)
         self.batch = None  # the last one, reused for similar batches
-        self.reach(_FIRST_MAP)
-        self.grow(_FIRST_MAP)
+        self.reach(FIRST_MAP)
+        self.grow(FIRST_MAP)
 
     def reach(self, size):
         """Map at least that many bytes of the server's part."""
         if size <= self.input_size:
             return
-        self.input_size = _rounded(size)
-        self.inputs = self._map(self._at, self.input_size)
+        self.input_size = rounded(size)
+        self.inputs = mapped(self._file, self._at, self.input_size)
         self.words = memoryview(self.inputs)[:HEAD].cast("Q")
         self.stamp = self.layout = self.batch = None
         self._layouts = {}
@@ -53,16 +43,9 @@ class Slot:
         """Map at least that many bytes of our part. What was written stays."""
         if size <= self.output_size:
             return
-        self.output_size = _rounded(size)
-        self.outputs = self._map(self._at + HALF, self.output_size)
+        self.output_size = rounded(size)
+        self.outputs = mapped(self._file, self._at + HALF, self.output_size)
         self.result.moved(memoryview(self.outputs)[:HEAD].cast("Q"))
-
-    def _map(self, offset, size):
-        m = mmap.mmap(self._file, size, offset=offset)
-        advice = getattr(mmap, "MADV_DONTDUMP", None)
-        if advice is not None:
-            m.madvise(advice)
-        return m
 
     def look(self):
         """Return the layout of the batch in the slot, which differs from the one before.
@@ -84,13 +67,6 @@ class Slot:
         """Read the requests' properties besides their tensors."""
         size, at = self.words[SIZES] >> 32, self.words[EXTRAS_AT]
         return _codec.read_extras(self.inputs[at : at + size], self.words[REQUESTS] & MAX_U32, outputs)
-
-
-def _rounded(size):
-    n = _FIRST_MAP
-    while n < size:
-        n *= 2
-    return min(n, HALF)
 
 
 class Layout:

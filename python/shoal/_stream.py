@@ -9,7 +9,7 @@ import threading
 
 import numpy as np
 
-from shoal import _batch, _codec, _request
+from shoal import _answer, _batch, _codec, _request
 
 # sequence, request, flags, bytes of the table
 _RESPONSE = struct.Struct("<QIII")
@@ -126,7 +126,7 @@ class StreamRequest(_request.Request):
                 )
         if parameters:
             table.append(_codec.pack_params(parameters))
-        table[0] = _codec.ANSWER.pack(0, 0, 0, count, len(parameters or ()), 0)
+        table[0] = _answer.ANSWER.pack(0, 0, 0, count, len(parameters or ()), 0)
         self._await_room(_OVERHEAD + offset)
         self._send(b"".join(table), data, _FINAL if final else 0)
 
@@ -140,7 +140,7 @@ class StreamRequest(_request.Request):
 
     def fail(self, message, code="INTERNAL", final=False):
         """Send an error as an answer; with final it is the last."""
-        self._send(_codec.pack_error(0, message, code), (), _FINAL if final else 0)
+        self._send(_answer.pack_error(0, message, code), (), _FINAL if final else 0)
 
     def finish(self):
         """End the request. It may be called again, without effect."""

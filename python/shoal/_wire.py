@@ -19,11 +19,8 @@ from sys import getrefcount
 from time import perf_counter_ns
 
 from shoal._batch import Batch
-from shoal._slot import SEQUENCE, STAMP, Slot
-
-_RING = 128  # entries of the ring of sent batches: a slot's number and the bytes of the server's part
-_TAKEN, _SENT = 510, 511  # words of the first page: how many entries we have taken, and the server has made
-_ONE = (1).to_bytes(8, "little")
+from shoal._memory import ONE, RING, SENT, SEQUENCE, STAMP, TAKEN
+from shoal._slot import Slot
 
 
 class Channel:
@@ -64,7 +61,7 @@ class Channel:
     def close(self):
         """Make serve return when it has run what was sent."""
         self._closing = True
-        os.write(self._ring, _ONE)
+        os.write(self._ring, ONE)
 
     def serve(self, execute, failed):
         """Call execute(batch) for every batch until close, and failed(batch, error)
@@ -72,16 +69,16 @@ class Channel:
         read, write, clock = os.read, os.write, perf_counter_ns
         ring, back, control, slots, make = self._ring, self._back, self._control, self._slots, self._batch
         again = not self.decoupled  # requests of those outlive their batches
-        taken = control[_TAKEN]
+        taken = control[TAKEN]
         while True:
             read(ring, 8)
-            if control[_SENT] == taken:
+            if control[SENT] == taken:
                 if self._closing:
                     return
                 continue
-            at = taken % _RING * 2
+            at = taken % RING * 2
             taken += 1
-            control[_TAKEN] = taken
+            control[TAKEN] = taken
             slot = slots.get(control[at])
             if slot is None or control[at + 1] > slot.input_size:
                 slot = self._map(control[at], control[at + 1])
@@ -110,7 +107,7 @@ class Channel:
             batch = layout = None  # so that only the handler can still refer to them
             if self._gone:
                 self._forget(self._sequence)
-            write(back, _ONE)
+            write(back, ONE)
 
     def _map(self, number, size):
         """Return the slot of that number, with at least size bytes mapped."""

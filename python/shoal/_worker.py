@@ -204,9 +204,7 @@ def _live(link, listener, fds, init, load, loaded):
         if init["mode"] == "describe":
             link.send_json(DESCRIBED, {"config": handler.describe()})
             return True
-        from shoal import _wire
-
-        channel = _wire.Channel(fds[0], fds[1], fds[2], init["wire"])
+        channel = _channel_of(handler, fds[0], fds[1], fds[2], init["wire"])
         channel.note = lambda text: log("warn", text)
         channel.send = lambda *parts: link.send(RESPONSE, *parts)
         channel.wait = lambda sequence, i: link.ask(ROOM, {"sequence": sequence, "request": i})
@@ -224,6 +222,16 @@ def _live(link, listener, fds, init, load, loaded):
     channel.serve(handler.execute, _failed)
     handler.close()
     return True
+
+
+def _channel_of(handler, *given):
+    """The worker's end of the shared memory; a handler may have one of its own."""
+    own = getattr(handler, "channel", None)
+    if own is not None:
+        return own(*given)
+    from shoal import _wire
+
+    return _wire.Channel(*given)
 
 
 def _calls_of(link, memory, channel, serving):
