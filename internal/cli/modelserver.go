@@ -134,7 +134,7 @@ func (m *modelServer) listeners() []modelListener {
 	list := []modelListener{{"inference", c.inference, modelserver.Inference, false}}
 	add := func(name string, at modelServerAddress, api modelserver.API) {
 		for i := range list {
-			if same := list[i].at; same.host == at.host && same.port == at.port && at.port != 0 {
+			if same := list[i].at; same.host == at.host && same.port == at.port && (at.port != 0 || strings.HasPrefix(at.host, unixPrefix)) {
 				list[i].apis |= api
 				return
 			}

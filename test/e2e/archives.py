@@ -39,6 +39,13 @@ class Echo:
             context.set_response_header(i, "X-Thing", "v%d" % i)
             context.set_response_content_type(i, "text/x-custom; charset=utf-8")
             return "ua=%r" % context.get_request_header(i, "user-agent")
+        if text == "metrics":
+            context.metrics.add_counter("Seen", 1)
+            context.metrics.add_size("Size", 3, i, "MB")
+            return "metrics"
+        if text == "print":
+            print("from the handler")
+            return "printed"
         return {
             "keys": sorted(row),
             "types": {k: type(v).__name__ for k, v in row.items()},
@@ -87,11 +94,15 @@ class Faulty:
             os.kill(os.getpid(), signal.SIGKILL)
         if text == "sysexit":
             sys.exit(2)
+        if text in ("osexit", "exit"):
+            os._exit(3)
+        if text == "cuda":
+            raise RuntimeError("CUDA out of memory")
         if text == "big":
             return b"x" * 7_000_000
         values = {
             "dict": {"a": 1, "b": [1, 2], "n": None, "u": "h\\u00e9"}, "unserialisable": object(), "nan": float("nan"),
-            "none": None, "num": 3.5, "empty": "",
+            "none": None, "num": 3.5, "empty": "", "str": "h\\u00e9llo",
         }
         return values.get(text, "ok")
 """,

@@ -9,6 +9,7 @@ import (
 	"math"
 	"net"
 	"strconv"
+	"strings"
 
 	"github.com/valyala/fasthttp"
 
@@ -55,7 +56,7 @@ func (x *Exchange) IsHTTP10() bool { return string(x.Header.Protocol()) == "HTTP
 // next answers one request and reports whether another may follow.
 func (x *Exchange) next() bool {
 	c := x.conn
-	if err := x.Header.Read(x.in); err != nil {
+	if err := x.Header.Read(x.in); err != nil && !x.readHostless(err) {
 		return x.unreadable(err)
 	}
 	c.beginBody()
@@ -87,7 +88,9 @@ func (x *Exchange) serve() (err error) {
 		x.body.refuse()
 		return ErrHeaderInt(fasthttp.HeaderContentLength, strconv.FormatInt(n, 10))
 	case n > limit: // not read: it may never be complete
-		x.body.refuse()
+		if n > maxDrain || !x.conn.server.opt.KeepTooLarge || len(x.Header.PeekCanonical(expect)) > 0 {
+			x.body.refuse()
+		}
 		return ErrBodyTooLarge(n, limit)
 	case x.uri.Parse(x.Header.Host(), x.Header.RequestURI()) != nil:
 		x.body.refuse()
@@ -106,6 +109,29 @@ func (x *Exchange) serve() (err error) {
 }
 
 var expect = []byte("Expect")
+
+// readHostless reads a head that lacks nothing but the header Host, where that is
+// allowed. fasthttp wants one from HTTP/1.1 on and has left the head unread.
+func (x *Exchange) readHostless(err error) bool {
+	if !x.conn.server.opt.NoHost || !strings.Contains(err.Error(), "missing required host header") {
+		return false
+	}
+	head, _ := x.in.Peek(x.in.Buffered())
+	end := bytes.Index(head, []byte("\r\n\r\n"))
+	if end < 0 {
+		return false
+	}
+	older := bytes.Replace(head[:end+4], []byte(" HTTP/1.1\r\n"), []byte(" HTTP/1.0\r\n"), 1)
+	_, _ = x.in.Discard(end + 4) // it is buffered
+	if x.Header.Read(bufio.NewReaderSize(bytes.NewReader(older), len(older))) != nil {
+		return false
+	}
+	x.Header.SetProtocol("HTTP/1.1")
+	if v, ok := rawValue(x.Header.RawHeaders(), "connection"); !ok || !bytes.EqualFold(v, []byte("close")) {
+		x.Header.ResetConnectionClose()
+	}
+	return true
+}
 
 // claim counts the memory of the answer, which its client holds until it has
 // read it.

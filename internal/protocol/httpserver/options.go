@@ -36,6 +36,11 @@ type Options struct {
 	SayKeepAlive bool
 	// AnswerAll answers also what is no HTTP at all.
 	AnswerAll bool
+	// NoHost accepts requests of HTTP/1.1 without the header Host.
+	NoHost bool
+	// KeepTooLarge keeps the connection of a request whose body is over the limit,
+	// if the body comes soon and is not much too large.
+	KeepTooLarge bool
 
 	// IdleTimeout ends a connection that waits for a request; 5 minutes.
 	IdleTimeout time.Duration

@@ -72,7 +72,7 @@ func New(opt Options) *Server {
 // HTTP returns o with what the originals' limits on requests are.
 func HTTP(o httpserver.Options, maxRequestSize int64) httpserver.Options {
 	o.MaxBodySize, o.MaxHeaderSize = maxRequestSize, maxLine+maxHeaders
-	o.SayKeepAlive, o.AnswerAll = true, true
+	o.SayKeepAlive, o.AnswerAll, o.NoHost, o.KeepTooLarge = true, true, true, true
 	return o
 }
 
@@ -137,7 +137,7 @@ func (s *Server) appendHeaders(b []byte, id string) []byte {
 func (h *handler) AppendError(b []byte, err error) ([]byte, httpserver.ErrorHead) {
 	e := asError(err)
 	if e.Status == 413 { // without a body, as the original
-		return b, httpserver.ErrorHead{Status: 413, Close: true}
+		return b, httpserver.ErrorHead{Status: 413}
 	}
 	id := ""
 	if a, ok := err.(*answered); ok {
