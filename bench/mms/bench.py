@@ -90,6 +90,9 @@ class Peer:
         query = f"url={handler}.mar&model_name={model}&batch_size={batch}&max_batch_delay={delay}&initial_workers={workers}&synchronous=true"
         get(f"http://127.0.0.1:{self.management}/models?{query}", "POST")
 
+    def drop(self, model: str) -> None:
+        get(f"http://127.0.0.1:{self.management}/models/{model}", "DELETE")
+
     def tree(self) -> list[int]:
         """The processes of the server."""
         found, wanted = [], {self.process.pid}
