@@ -22,9 +22,9 @@ var floors = [][]string{
 	{"internal/model/modelpb", "internal/logset", "internal/trace", "internal/shm", "internal/usermetric", "internal/inflight"},
 	{"internal/infer", "internal/model", "internal/worker", "internal/trace/otlp"},
 	{"internal/backend"},
-	{"internal/arrivals", "internal/respcache", "internal/sched", "internal/backend/backendtest"},
+	{"internal/arrivals", "internal/respcache", "internal/sched", "internal/backend/backendtest", "internal/backend/cuda"},
 	{"internal/sim"},
-	{"internal/backend/onnx/ort"},
+	{"internal/backend/onnx/ort", "internal/backend/cuda/cudatest"},
 	{"internal/backend/onnx/library"},
 	{"internal/backend/onnx/onnxtest"},
 	{"internal/backend/example/identity", "internal/backend/example/repeat", "internal/backend/example/square", "internal/backend/onnx", "internal/backend/python", "internal/ensemble", "internal/repository"},
@@ -42,7 +42,7 @@ var floors = [][]string{
 	{"internal/cli", "bench/internal/peer", "bench/internal/report"},
 	{"bench/internal/measure", "bench/internal/ask", "bench/internal/shapes", "bench/internal/watch"},
 	{"bench/internal/attack"},
-	{"cmd/shoal", "bench/attack", "bench/batcher", "bench/cache", "bench/criteria", "bench/ladder", "bench/models", "bench/overload", "bench/perf", "bench/profile", "bench/python", "bench/repository", "bench/size", "bench/soak", "bench/triton"},
+	{"cmd/shoal", "bench/attack", "bench/batcher", "bench/cache", "bench/criteria", "bench/gpu", "bench/ladder", "bench/models", "bench/overload", "bench/perf", "bench/profile", "bench/python", "bench/repository", "bench/size", "bench/soak", "bench/triton"},
 }
 
 const root = "../.."

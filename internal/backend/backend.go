@@ -196,4 +196,6 @@ type Worker struct {
 type Accelerated interface {
 	// GPUs is the number of GPUs for instances.
 	GPUs() int
+	// WhyNoGPUs is why there are none, and what would help.
+	WhyNoGPUs() string
 }

@@ -130,7 +130,9 @@ func (v *Version) resize(r *resizing) *Version {
 // machineOf describes where a backend's instances can be placed.
 func machineOf(b backend.Backend) (machine model.NormalizeOptions) {
 	if a, ok := b.(backend.Accelerated); ok {
-		machine.GPUs = a.GPUs()
+		if machine.GPUs = a.GPUs(); machine.GPUs == 0 {
+			machine.WhyNoGPUs = a.WhyNoGPUs()
+		}
 	}
 	return machine
 }

@@ -72,7 +72,12 @@ var fields = []field{
 
 	{path: "optimization.graph.level"},
 	{path: "optimization.priority", fate: ignored, text: "models run at one priority"},
-	{path: "optimization.cuda", fate: ignored, text: "CUDA graphs and copy streams are not used"},
+	{path: "optimization.cuda.graphs"}, // on unless the parameter enable_cuda_graph is 0
+	{path: "optimization.cuda.busy_wait_events"},
+	{path: "optimization.cuda.graph_spec.batch_size"},
+	{path: "optimization.cuda.graph_spec.input", fate: ignored, text: "CUDA graphs are recorded for models with fixed shapes"},
+	{path: "optimization.cuda.graph_spec.graph_lower_bound", fate: ignored, text: "a batch is padded to the next recorded size"},
+	{path: "optimization.cuda.output_copy_stream"}, // large outputs always have one
 	{path: "optimization.execution_accelerators.gpu_execution_accelerator.name"},
 	{path: "optimization.execution_accelerators.gpu_execution_accelerator.parameters"},
 	{path: "optimization.execution_accelerators.cpu_execution_accelerator.name"},

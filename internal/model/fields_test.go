@@ -21,7 +21,7 @@ func TestIgnoredNamesWhatIsSet(t *testing.T) {
 		{"a switch that is on", `optimization { eager_batching: true }`, []string{"optimization.eager_batching"}},
 		{"a switch that is off", `optimization { eager_batching: false } model_transaction_policy { }`, nil},
 		{"only the groups that set it", `instance_group [ { }, { passive: true host_policy: "x" } ]`, []string{"instance_group[1].host_policy"}},
-		{"a part of a message that is acted on", `optimization { graph { level: 1 } cuda { graphs: true } }`, []string{"optimization.cuda"}},
+		{"a part of a message that is acted on", `optimization { graph { level: 1 } cuda { graphs: true graph_spec { graph_lower_bound { batch_size: 1 } } } }`, []string{"optimization.cuda.graph_spec[0].graph_lower_bound"}},
 		{"a map", `cc_model_filenames { key: "a" value: "b" }`, []string{"cc_model_filenames"}},
 		{"warm-up", `model_warmup { name: "w" }`, nil},
 		{"what is refused is not only warned about", `sequence_batching { }`, nil},

@@ -10,6 +10,8 @@ import (
 type NormalizeOptions struct {
 	// GPUs is the number of GPUs; their ids are 0 to GPUs-1.
 	GPUs int
+	// WhyNoGPUs is why there are none, for errors; empty when nobody knows.
+	WhyNoGPUs string
 }
 
 // has reports whether there is a GPU of that id.

@@ -151,7 +151,11 @@ func validateGroups(p *problems, cfg *modelpb.ModelConfig, opt NormalizeOptions)
 
 func validateGPUs(p *problems, prefix string, g *modelpb.ModelInstanceGroup, opt NormalizeOptions) {
 	if opt.GPUs == 0 {
-		p.add("%s has kind KIND_GPU but no GPUs are available", prefix)
+		why := ""
+		if opt.WhyNoGPUs != "" {
+			why = ": " + opt.WhyNoGPUs
+		}
+		p.add("%s has kind KIND_GPU but no GPUs are available%s", prefix, why)
 		return
 	}
 	if len(g.Gpus) == 0 {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"shoal/internal/backend"
+	"shoal/internal/backend/cuda"
 	"shoal/internal/backend/onnx/ort"
 	"shoal/internal/status"
 )
@@ -26,28 +27,43 @@ type Options struct {
 	// intra_op_thread_count and inter_op_thread_count (the latter two for the
 	// global pool).
 	Config map[string]string
-	// Memory returns the memory for the tensors of an instance, by where it
-	// runs; nil means backend.Pages everywhere.
+	// Memory returns the memory for the tensors of an instance on a CPU; nil
+	// means backend.Pages. Instances on GPUs have pinned memory.
 	Memory func(backend.Placement) backend.Memory
+	// GPU is how instances get onto GPUs; the zero value means NVIDIA's driver
+	// and ONNX Runtime's CUDA provider.
+	GPU GPU
 }
+
+// A GPU is how instances get onto GPUs.
+type GPU struct {
+	Devices  func() (cuda.Devices, error)
+	Provider string // the execution provider, "" for none: then devices' memory is the host's
+	Memory   string // ONNX Runtime's name of the devices' memory
+}
+
+var nvidia = GPU{Devices: func() (cuda.Devices, error) { return cuda.Open() }, Provider: "CUDA", Memory: "Cuda"}
 
 // A Backend runs ONNX models.
 type Backend struct {
 	options Options
 	log     *slog.Logger
 	library func() (*ort.Library, error)
-	memory  func(backend.Placement) backend.Memory
+	gpu     GPU
+	// gpus is the number of GPUs, with why there are none.
+	gpus func() (int, error)
 }
 
 // New returns a backend. It loads nothing yet.
 func New(o Options) *Backend {
-	b := &Backend{options: o, log: o.Logger, memory: o.Memory}
+	b := &Backend{options: o, log: o.Logger, gpu: o.GPU}
 	if b.log == nil {
 		b.log = slog.New(slog.DiscardHandler)
 	}
-	if b.memory == nil {
-		b.memory = func(backend.Placement) backend.Memory { return backend.Pages{} }
+	if b.gpu.Devices == nil {
+		b.gpu = nvidia
 	}
+	b.gpus = sync.OnceValues(b.countGPUs)
 	b.library = sync.OnceValues(b.openLibrary)
 	return b
 }

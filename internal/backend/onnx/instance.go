@@ -13,23 +13,17 @@ import (
 
 // An instance runs batches of one model, one at a time.
 type instance struct {
-	model *loaded
 	use   *usedSession
-	call  *ort.Call // for filling in inputs
 	slots slotPool
 	born  time.Time
 
-	mu     sync.Mutex // protects the fields below: a run holds it
-	region region
-	copies infer.Copies
-	plans  []*plan // the most recent one first
-	key    []int64 // the shapes of the current batch
-	long   bool    // the last run took long
+	mu        sync.Mutex // protects the fields below: a run holds it
+	inputSlot            // the model in it does not change
+	long      bool       // the last run took long
 }
 
 func newInstance(m *loaded, use *usedSession) *instance {
-	in := &instance{model: m, use: use, call: ort.NewCall(use.session, m.runOptions), born: time.Now()}
-	in.region.memory = use.memory
+	in := &instance{use: use, born: time.Now(), inputSlot: newInputSlot(m, use)}
 	in.slots.model, in.slots.use = m, use
 	return in
 }

@@ -42,7 +42,7 @@ func TestTensorsLieInTheMemoryOfTheirDevice(t *testing.T) {
 	l := &lender{lent: make(map[uintptr]int)}
 	var asked []string
 	b, _ := newBackend(t, nil)
-	b.memory = func(p backend.Placement) backend.Memory {
+	b.options.Memory = func(p backend.Placement) backend.Memory {
 		asked = append(asked, p.Kind.String())
 		return l
 	}

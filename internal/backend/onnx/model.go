@@ -37,6 +37,8 @@ type loaded struct {
 
 	mu       sync.Mutex // protects the fields below
 	sessions []*usedSession
+
+	noGraphs sync.Once // the log says why there are no CUDA graphs
 }
 
 // A usedSession is a session and the number of instances that run on it.
@@ -48,13 +50,27 @@ type usedSession struct {
 	users   int
 }
 
+// region returns an empty region in the memory of the session's instances.
+func (u *usedSession) region() region {
+	return region{memory: u.memory, keep: u.kind == modelpb.ModelInstanceGroup_KIND_GPU}
+}
+
 // open returns the model of a session for its first instance. It owns the
 // session from then on, also when it fails.
 func open(b *Backend, o opening, s *ort.Session, cfg *modelpb.ModelConfig, sig *model.Signature) (*loaded, error) {
 	m := &loaded{backend: b, opening: o, lib: o.lib, cfg: cfg, sig: sig}
 	p := firstPlacement(cfg)
-	m.sessions = []*usedSession{{session: s, memory: b.memory(p), kind: p.Kind, gpu: p.GPU}}
-	if err := m.prepare(s); err != nil {
+	first := &usedSession{session: s, kind: p.Kind, gpu: p.GPU}
+	m.sessions = []*usedSession{first}
+	err := m.prepare(s)
+	switch {
+	case o.onGPU: // the session was there to describe the model
+		s.Close()
+		m.sessions = nil
+	case err == nil:
+		first.memory, err = b.memory(p)
+	}
+	if err != nil {
 		m.Close()
 		return nil, err
 	}
@@ -159,6 +175,9 @@ func (m *loaded) unbind(s *slot, rows int) error {
 
 // Start implements backend.Model.
 func (m *loaded) Start(_ context.Context, p backend.Placement) (backend.Instance, error) {
+	if p.Kind == modelpb.ModelInstanceGroup_KIND_GPU {
+		return m.startGPU(p)
+	}
 	use, err := m.takeSession(p)
 	if err != nil {
 		return nil, err
@@ -174,7 +193,7 @@ func (m *loaded) Start(_ context.Context, p backend.Placement) (backend.Instance
 func (m *loaded) takeSession(p backend.Placement) (*usedSession, error) {
 	o := m.opening
 	var err error
-	if o.options, err = o.set.options(m.lib, m.cfg, p); err != nil {
+	if o.options, err = o.set.options(m.lib, m.cfg, p, m.backend.gpu); err != nil {
 		return nil, err
 	}
 	share := p.Kind != modelpb.ModelInstanceGroup_KIND_GPU && (o.options.Intra == 1 && !o.options.Parallel || m.lib.GlobalThreads())
@@ -186,11 +205,15 @@ func (m *loaded) takeSession(p backend.Placement) (*usedSession, error) {
 			return u, nil
 		}
 	}
+	memory, err := m.backend.memory(p)
+	if err != nil {
+		return nil, err
+	}
 	s, err := o.lib.NewSession(o.path, o.options)
 	if err != nil {
 		return nil, status.Errorf(status.Internal, "instance %s: %v", p.Name, err)
 	}
-	u := &usedSession{session: s, memory: m.backend.memory(p), kind: p.Kind, gpu: p.GPU, users: 1}
+	u := &usedSession{session: s, memory: memory, kind: p.Kind, gpu: p.GPU, users: 1}
 	m.sessions = append(m.sessions, u)
 	return u, nil
 }

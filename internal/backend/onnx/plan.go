@@ -11,7 +11,18 @@ import (
 	"shoal/internal/tensor"
 )
 
-// A plan is the layout of a batch's inputs in the instance's region, with ONNX
+// An inputSlot is memory for the inputs of one batch at a time, with the plans
+// of its layouts.
+type inputSlot struct {
+	model  *loaded
+	call   *ort.Call // for filling in strings
+	region region
+	copies infer.Copies
+	plans  []*plan // the most recent one first
+	key    []int64 // the shapes of the current batch
+}
+
+// A plan is the layout of a batch's inputs in the slot's region, with ONNX
 // Runtime's tensors over them. There is one for each recent set of input
 // shapes; making the tensors costs more than running a small model.
 type plan struct {
@@ -27,6 +38,10 @@ type plan struct {
 	text int
 }
 
+func newInputSlot(m *loaded, use *usedSession) inputSlot {
+	return inputSlot{model: m, call: ort.NewCall(use.session, m.runOptions), region: use.region()}
+}
+
 // A planned is one input's position in a plan.
 type planned struct {
 	port    *port // for a batch input its source
@@ -39,7 +54,7 @@ type planned struct {
 }
 
 const (
-	// maxPlans bounds the plans of an instance. A batching model with fixed
+	// maxPlans bounds the plans of a slot. A batching model with fixed
 	// dimensions has one per batch size.
 	maxPlans = 64
 	// stringSize is what ONNX Runtime needs for a string in addition to its
@@ -97,7 +112,7 @@ func hashKey(key []int64) uint64 {
 
 // planFor returns the plan for requests with so many rows together, cached or
 // new.
-func (in *instance) planFor(requests []*infer.Request, rows int) (*plan, error) {
+func (in *inputSlot) planFor(requests []*infer.Request, rows int) (*plan, error) {
 	in.key = in.model.shapeKey(in.key[:0], requests, rows)
 	p := in.cachedPlan()
 	if p != nil && in.region.use(p.size) {
@@ -111,7 +126,7 @@ func (in *instance) planFor(requests []*infer.Request, rows int) (*plan, error) 
 }
 
 // cachedPlan returns the plan for the shapes in in.key, nil when there is none.
-func (in *instance) cachedPlan() *plan {
+func (in *inputSlot) cachedPlan() *plan {
 	if len(in.plans) > 0 && slices.Equal(in.plans[0].key, in.key) {
 		return in.plans[0] // the same as last time: no search
 	}
@@ -127,7 +142,7 @@ func (in *instance) cachedPlan() *plan {
 }
 
 // newPlan lays out the region for the shapes in in.key and makes the tensors.
-func (in *instance) newPlan() (*plan, error) {
+func (in *inputSlot) newPlan() (*plan, error) {
 	p := &plan{hash: hashKey(in.key), key: slices.Clone(in.key), names: in.model.inputNames}
 	shapes, names := in.model.lay(p)
 	if len(names) < p.names.Len() {
@@ -203,7 +218,7 @@ func (p *plan) at(i int) *planned {
 	return &p.made[i-len(p.inputs)]
 }
 
-func (in *instance) newInput(at *planned, shape tensor.Shape) (ort.Value, error) {
+func (in *inputSlot) newInput(at *planned, shape tensor.Shape) (ort.Value, error) {
 	t := at.port.Type
 	if at.batch != nil {
 		t = at.batch.typ
@@ -222,7 +237,7 @@ func (p *plan) release(lib *ort.Library) {
 }
 
 // tidy frees what only this run needed. The run's plan is the first.
-func (in *instance) tidy(p *plan) {
+func (in *inputSlot) tidy(p *plan) {
 	if p.text > keptSize {
 		p.release(in.model.lib)
 		in.plans = slices.Delete(in.plans, 0, 1)
@@ -230,7 +245,7 @@ func (in *instance) tidy(p *plan) {
 }
 
 // dropPlans frees all plans before the memory that they refer to is freed.
-func (in *instance) dropPlans() {
+func (in *inputSlot) dropPlans() {
 	for _, p := range in.plans {
 		p.release(in.model.lib)
 	}
@@ -241,7 +256,7 @@ func (in *instance) dropPlans() {
 // gather copies the requests' inputs to their places in the plan: the only copy
 // of a tensor on its way from the socket to the model. Ragged inputs are simply
 // concatenated, like the others.
-func (in *instance) gather(p *plan, requests []*infer.Request) error {
+func (in *inputSlot) gather(p *plan, requests []*infer.Request) error {
 	in.copies.Begin(p.size)
 	defer in.copies.End()
 	for i := range p.inputs {
@@ -274,7 +289,7 @@ func (in *instance) gather(p *plan, requests []*infer.Request) error {
 }
 
 // makeInput fills in a batch input.
-func (in *instance) makeInput(at *planned, requests []*infer.Request) error {
+func (in *inputSlot) makeInput(at *planned, requests []*infer.Request) error {
 	dst := in.region.mem[at.offset : at.offset+at.size : at.offset+at.size]
 	made, err := at.batch.fill(dst[:0], at.port, requests)
 	if err != nil {

@@ -34,7 +34,7 @@ func (p *slotPool) take() *slot {
 	}
 	p.mu.Unlock()
 	n := len(p.model.outputs)
-	s := &slot{pool: p, model: p.model, call: ort.NewCall(p.use.session, p.model.runOptions), region: region{memory: p.use.memory}}
+	s := &slot{pool: p, model: p.model, call: ort.NewCall(p.use.session, p.model.runOptions), region: p.use.region()}
 	s.values, s.owned, s.outs = make([]ort.Value, n), make([]bool, n), make([]output, n)
 	return s
 }

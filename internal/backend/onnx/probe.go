@@ -86,7 +86,7 @@ func (p *probed) Open(ctx context.Context, cfg *modelpb.ModelConfig, sig *model.
 // sessionFor returns the session of Complete if it has the same file and
 // options, else a new one.
 func (p *probed) sessionFor(o opening) (*ort.Session, error) {
-	if s := p.session; s != nil && p.opening.stamp == o.stamp && reflect.DeepEqual(p.opening.options, o.options) {
+	if s := p.session; s != nil && p.opening.stamp == o.stamp && (o.onGPU || reflect.DeepEqual(p.opening.options, o.options)) {
 		p.session = nil
 		return s, nil
 	}
@@ -109,6 +109,7 @@ type opening struct {
 	stamp   stamp
 	options ort.Options
 	set     settings
+	onGPU   bool // the first instance is on a GPU: the session only describes the model
 }
 
 // opening determines how a model is opened.
@@ -130,11 +131,20 @@ func (b *Backend) opening(src backend.Source, cfg *modelpb.ModelConfig) (opening
 		return opening{}, err
 	}
 	o := opening{lib: lib, path: path, stamp: at, set: set}
-	o.options, err = set.options(lib, cfg, firstPlacement(cfg))
+	p := firstPlacement(cfg)
+	o.onGPU = p.Kind == modelpb.ModelInstanceGroup_KIND_GPU
+	o.options, err = set.options(lib, cfg, p, b.gpu)
 	return o, err
 }
 
 func (o *opening) session() (*ort.Session, error) {
+	if o.onGPU { // without the GPU, which takes a second and memory
+		plain := o.options
+		plain.Providers, plain.Optimization, plain.Intra = nil, ort.OptimizeNothing, 1
+		if s, err := o.lib.NewSession(o.path, plain); err == nil {
+			return s, nil // otherwise the model has operators that only the GPU has
+		}
+	}
 	s, err := o.lib.NewSession(o.path, o.options)
 	if err != nil {
 		return nil, status.Errorf(status.Internal, "%v", err)

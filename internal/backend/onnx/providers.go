@@ -16,14 +16,13 @@ const suffix = "ExecutionProvider"
 
 // providers returns the execution providers for an instance at p, out of those
 // that the library has.
-func (s settings) providers(available []string, model string, p backend.Placement) ([]ort.Provider, error) {
+func (s settings) providers(available []string, model string, p backend.Placement, gpu GPU) ([]ort.Provider, error) {
 	var list []ort.Provider
-	if p.Kind == modelpb.ModelInstanceGroup_KIND_GPU {
-		gpu, err := s.gpuProviders(available, model, p)
-		if err != nil {
+	if p.Kind == modelpb.ModelInstanceGroup_KIND_GPU && gpu.Provider != "" {
+		var err error
+		if list, err = s.gpuProviders(available, model, p); err != nil {
 			return nil, err
 		}
-		list = append(list, gpu...)
 	}
 	for _, a := range s.cpuAccelerators {
 		provider, err := find(available, a.GetName())

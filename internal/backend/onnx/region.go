@@ -11,6 +11,7 @@ import (
 // it moves.
 type region struct {
 	memory backend.Memory
+	keep   bool // never give memory back: pinned memory is expensive to get, and stops the device when it is freed
 	mem    []byte
 
 	// The most bytes used, and the number of uses, since the last check.
@@ -45,7 +46,7 @@ func (a *region) use(n int) bool {
 	a.peak = max(a.peak, n)
 	a.uses++
 	if a.uses >= lookAfter {
-		wasteful := len(a.mem) > keptSize && a.peak < len(a.mem)/4
+		wasteful := !a.keep && len(a.mem) > keptSize && a.peak < len(a.mem)/4
 		a.peak, a.uses = n, 0
 		if wasteful {
 			return false

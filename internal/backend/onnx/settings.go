@@ -27,6 +27,9 @@ type settings struct {
 	arena, pattern   *bool
 	session, run     map[string]string // entries by ONNX Runtime's own names
 	cuda             map[string]string
+	graphs           bool  // CUDA graphs are wanted
+	graphSizes       []int // the batch sizes that have one; empty means the powers of two
+	spin             bool  // wait for a GPU with a busy core
 	cpuAccelerators  []*modelpb.ModelOptimizationPolicy_ExecutionAccelerators_Accelerator
 	gpuAccelerators  []*modelpb.ModelOptimizationPolicy_ExecutionAccelerators_Accelerator
 	customOperations []string
@@ -58,6 +61,36 @@ var parameters = map[string]func(s *settings, name, value string) error{
 	"arena_extend_strategy":     oneOf("kNextPowerOfTwo", "kSameAsRequested"),
 	"gpu_mem_limit":             asCUDA,
 	"do_copy_in_default_stream": asCUDA,
+
+	"cudnn_conv_use_max_workspace": asCUDA,
+	"cudnn_conv1d_pad_to_nc1d":     asCUDA,
+	"prefer_nhwc":                  asCUDA,
+	"use_tf32":                     asCUDA,
+	"fuse_conv_bias":               asCUDA,
+	"sdpa_kernel":                  asCUDA,
+
+	"use_device_allocator_for_initializers": func(s *settings, name, value string) error {
+		s.session["session."+name] = value
+		return nil
+	},
+	"enable_cuda_graph": func(s *settings, name, value string) error {
+		b, err := parseBool(value)
+		if err != nil {
+			return badParameter(name, value, "0 or 1")
+		}
+		s.graphs = b
+		return nil
+	},
+	"cuda_graph_batch_sizes": func(s *settings, name, value string) error {
+		for text := range strings.SplitSeq(value, ",") {
+			n, err := strconv.Atoi(strings.TrimSpace(text))
+			if err != nil || n < 1 {
+				return badParameter(name, value, "batch sizes such as 1,4,16")
+			}
+			s.graphSizes = append(s.graphSizes, n)
+		}
+		return nil
+	},
 }
 
 // asCUDA passes a parameter to the CUDA provider under its own name.
@@ -115,6 +148,11 @@ func parseSettings(cfg *modelpb.ModelConfig) (settings, error) {
 		cpuAccelerators:  cfg.GetOptimization().GetExecutionAccelerators().GetCpuExecutionAccelerator(),
 		gpuAccelerators:  cfg.GetOptimization().GetExecutionAccelerators().GetGpuExecutionAccelerator(),
 		customOperations: cfg.GetModelOperations().GetOpLibraryFilename(),
+		graphs:           true,
+		spin:             cfg.GetOptimization().GetCuda().GetBusyWaitEvents(),
+	}
+	for _, g := range cfg.GetOptimization().GetCuda().GetGraphSpec() {
+		s.graphSizes = append(s.graphSizes, max(1, int(g.GetBatchSize())))
 	}
 	var faults []error
 	var err error
@@ -207,18 +245,21 @@ func parseBool(value string) (bool, error) {
 }
 
 // options returns the session options of an instance at p.
-func (s settings) options(lib *ort.Library, cfg *modelpb.ModelConfig, p backend.Placement) (ort.Options, error) {
+func (s settings) options(lib *ort.Library, cfg *modelpb.ModelConfig, p backend.Placement, gpu GPU) (ort.Options, error) {
 	o := ort.Options{
 		Intra: s.intra, Inter: s.inter, Parallel: s.parallel, Optimization: s.optimization,
 		MemArena: s.arena, MemPattern: s.pattern, Config: s.session, CustomOps: s.customOperations,
 	}
 	if !s.intraSet {
 		o.Intra = max(1, procs.Native.Cores()/max(1, p.Count))
+		if p.Kind == modelpb.ModelInstanceGroup_KIND_GPU {
+			o.Intra = 1 // the GPU does the work
+		}
 	}
 	available, err := lib.Providers()
 	if err != nil {
 		return o, status.Errorf(status.Internal, "%v", err)
 	}
-	o.Providers, err = s.providers(available, cfg.GetName(), p)
+	o.Providers, err = s.providers(available, cfg.GetName(), p, gpu)
 	return o, err
 }

@@ -132,7 +132,7 @@ func TestProvidersFollowTheAccelerators(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := s.providers(c.available, "m", backend.Placement{Kind: c.kind, GPU: 3})
+			got, err := s.providers(c.available, "m", backend.Placement{Kind: c.kind, GPU: 3}, nvidia)
 			if c.err != "" {
 				if err == nil || err.Error() != c.err {
 					t.Errorf("got %v, want %s", err, c.err)

@@ -12,7 +12,7 @@ const prefix = 4
 
 // gatherStrings copies the elements of all requests, which the engine has
 // checked, into a string tensor. It returns the number of bytes.
-func (in *instance) gatherStrings(v ort.Value, at *planned, requests []*infer.Request) (total int, err error) {
+func (in *inputSlot) gatherStrings(v ort.Value, at *planned, requests []*infer.Request) (total int, err error) {
 	element := 0
 	for _, r := range requests {
 		input := at.in(r)

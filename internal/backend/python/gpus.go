@@ -13,6 +13,14 @@ const gpuFolder = "/proc/driver/nvidia/gpus"
 // may use.
 func (b *Backend) GPUs() int { return countGPUs(gpuFolder, newVariables(b.options.Environ)) }
 
+// WhyNoGPUs implements backend.Accelerated.
+func (b *Backend) WhyNoGPUs() string {
+	if _, err := os.Stat(gpuFolder); err != nil {
+		return "NVIDIA's driver is not loaded: there is no " + gpuFolder
+	}
+	return "CUDA_VISIBLE_DEVICES shows no GPU to this process"
+}
+
 // countGPUs counts the entries of folder, or, when CUDA_VISIBLE_DEVICES names
 // fewer, those up to the first that CUDA would not accept.
 func countGPUs(folder string, env *variables) int {

@@ -46,10 +46,12 @@ const (
 	fnGetDimensionsCount                  = 61
 	fnGetDimensions                       = 62
 	fnGetTensorTypeAndShape               = 65
+	fnCreateMemoryInfo                    = 68
 	fnCreateCPUMemoryInfo                 = 69
 	fnAllocatorFree                       = 76
 	fnGetAllocatorWithDefaultOptions      = 78
 	fnReleaseStatus                       = 93
+	fnReleaseMemoryInfo                   = 94
 	fnReleaseSession                      = 95
 	fnReleaseValue                        = 96
 	fnReleaseRunOptions                   = 97
@@ -86,6 +88,7 @@ const (
 const (
 	logFatal = 4 // the library's own log: only what ends the process
 
+	allocatorDevice = 0
 	allocatorArena  = 1
 	memoryDefault   = 0
 	onnxTypeTensor  = 1

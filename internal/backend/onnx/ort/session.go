@@ -173,16 +173,39 @@ func (n *Names) Len() int { return len(n.addresses) }
 // A Value is a tensor of the library; 0 is none.
 type Value uintptr
 
-// NewTensor returns a tensor over size bytes of memory at address. The memory
-// must not be Go's and must outlive the tensor.
+// A Memory says where tensors lie. The zero Memory is the host's.
+type Memory uintptr
+
+// NewMemory returns the memory of a device by the library's name for its kind,
+// such as "Cuda". The caller frees it.
+func (l *Library) NewMemory(name string, device int) (Memory, error) {
+	var m Memory
+	n := cString(name)
+	err := l.call(fnCreateMemoryInfo, uintptr(unsafe.Pointer(&n[0])), allocatorDevice, uintptr(device), memoryDefault, uintptr(unsafe.Pointer(&m)))
+	return m, err
+}
+
+// FreeMemory frees what NewMemory returned, not the device's memory itself.
+func (l *Library) FreeMemory(m Memory) { l.release(fnReleaseMemoryInfo, uintptr(m)) }
+
+// NewTensor returns a tensor over size bytes of host memory at address. The
+// memory must not be Go's and must outlive the tensor.
 func (l *Library) NewTensor(t tensor.Type, shape tensor.Shape, address uintptr, size int) (Value, error) {
+	return l.NewTensorIn(0, t, shape, address, size)
+}
+
+// NewTensorIn is NewTensor for memory of any kind.
+func (l *Library) NewTensorIn(m Memory, t tensor.Type, shape tensor.Shape, address uintptr, size int) (Value, error) {
+	if m == 0 {
+		m = Memory(l.cpu)
+	}
 	var v Value
 	var none int64
 	dims := &none
 	if len(shape) > 0 {
 		dims = &shape[0]
 	}
-	err := l.call(fnCreateTensorWithData, l.cpu, address, uintptr(size), uintptr(unsafe.Pointer(dims)), uintptr(len(shape)),
+	err := l.call(fnCreateTensorWithData, uintptr(m), address, uintptr(size), uintptr(unsafe.Pointer(dims)), uintptr(len(shape)),
 		elementOf(t), uintptr(unsafe.Pointer(&v)))
 	runtime.KeepAlive(shape)
 	return v, err

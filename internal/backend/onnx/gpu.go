@@ -1,0 +1,595 @@
+package onnx
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"shoal/internal/backend"
+	"shoal/internal/backend/cuda"
+	"shoal/internal/backend/onnx/ort"
+	"shoal/internal/model/modelpb"
+	"shoal/internal/status"
+	"shoal/internal/tensor"
+)
+
+// inputSlots is how many batches a GPU instance has at a time: while one
+// computes, the inputs of the next are gathered and copied, and its work queues
+// up behind the first's.
+const inputSlots = 2
+
+// largeOutput is from where on the outputs of a batch are copied out on a stream
+// of their own, so that the next batch need not wait for it. Below, the two
+// waits that this takes cost more.
+const largeOutput = 1 << 20
+
+// A gpuInstance runs batches of a model whose tensors have fixed shapes on a
+// GPU. All work of a batch goes into streams of its own without waiting; only
+// its end is waited for:
+//
+//	copy stream     host memory of the input slot → device memory of the slot
+//	compute stream  → the model's inputs, the model, its outputs →
+//	                host memory of the output slot
+//
+// ONNX Runtime's work is recorded once for each of a few batch sizes and
+// launched as a CUDA graph; a batch is padded with zeros to the next such size.
+type gpuInstance struct {
+	model   *loaded
+	device  cuda.Device
+	thread  *thread // that calls ONNX Runtime
+	use     *usedSession
+	memory  ort.Memory // the device's
+	options *ort.RunOptions
+	call    *ort.Call // of the thread
+	slots   slotPool
+	born    time.Time
+	free    chan *gpuSlot
+	all     []*gpuSlot
+
+	compute, copyIn, copyOut cuda.Stream
+	block                    cuda.Address   // all device memory of the instance
+	inputs, outputs          []cuda.Address // of the model, in the order of its signature
+
+	usual [32]atomic.Int64 // how long a batch takes, in ns, by the number of bits of its rows
+
+	mu     sync.Mutex       // protects the fields below, and the order of the compute stream
+	sizes  []*graphSize     // captured, rising
+	values map[int]*tensors // by rows
+}
+
+// A gpuSlot holds the inputs of a batch on their way to the device.
+type gpuSlot struct {
+	inputSlot
+	in, out     cuda.Address // the slot's device memory; out is 0 for small outputs
+	copied      cuda.Event   // the inputs are in the slot's device memory
+	computed    cuda.Event   // the outputs are in the slot's device memory
+	done        cuda.Event   // the outputs are in host memory
+	outputPlace []int        // where each output is in out
+}
+
+// A graphSize is a batch size with a recorded graph.
+type graphSize struct {
+	rows  int
+	graph cuda.Graph
+}
+
+// tensors are ONNX Runtime's tensors over the model's device memory for a batch
+// of so many rows.
+type tensors struct{ in, out []ort.Value }
+
+// runsInStreams reports whether a model can run as a gpuInstance: all shapes are
+// known from the number of rows alone.
+func (m *loaded) runsInStreams() bool {
+	if len(m.batchInputs) > 0 || m.inputBytes == 0 || m.outputBytes == 0 || m.opening.set.otherAccelerator() {
+		return false
+	}
+	for i := range m.inputs {
+		if x := &m.inputs[i]; !x.bindable() || x.Ragged || x.Optional {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(m.outputs, func(x port) bool { return !x.bindable() })
+}
+
+// otherAccelerator reports whether the model asks for a provider of GPUs that
+// has streams of its own, such as TensorRT.
+func (s settings) otherAccelerator() bool {
+	return slices.ContainsFunc(s.gpuAccelerators, func(a *modelpb.ModelOptimizationPolicy_ExecutionAccelerators_Accelerator) bool {
+		return !strings.EqualFold(a.GetName(), "cuda")
+	})
+}
+
+// startGPU returns an instance on a GPU.
+func (m *loaded) startGPU(p backend.Placement) (backend.Instance, error) {
+	dev, err := m.backend.device(p.GPU)
+	if err != nil {
+		return nil, status.Errorf(status.InvalidArgument, "instance %s: %v", p.Name, err)
+	}
+	if !m.runsInStreams() {
+		use, err := m.takeSession(p)
+		if err != nil {
+			return nil, err
+		}
+		return newInstance(m, use), nil
+	}
+	start := time.Now()
+	in, err := m.newGPUInstance(dev, p, m.opening.set.graphs)
+	var unfit *noGraphsError
+	if errors.As(err, &unfit) { // anew, on another thread: a failed recording leaves an error behind in CUDA's runtime
+		m.noGraphs.Do(func() {
+			m.backend.log.Warn("the model runs without CUDA graphs, so that small batches take longer", "model", m.sig.Name, "err", unfit.why)
+		})
+		in, err = m.newGPUInstance(dev, p, false)
+	}
+	if err != nil {
+		return nil, noMemory(dev, status.Errorf(status.Internal, "instance %s: %v", p.Name, err))
+	}
+	m.backend.log.Info("instance is on a GPU", "model", m.sig.Name, "instance", p.Name, "gpu", p.GPU, "graphs", in.captured(),
+		"after", time.Since(start).Round(time.Millisecond))
+	return in, nil
+}
+
+// A noGraphsError is why a model cannot run with CUDA graphs.
+type noGraphsError struct{ why error }
+
+func (e *noGraphsError) Error() string { return "no CUDA graphs: " + e.why.Error() }
+
+func (m *loaded) newGPUInstance(dev cuda.Device, p backend.Placement, graphs bool) (*gpuInstance, error) {
+	in := &gpuInstance{model: m, device: dev, thread: startThread(), born: time.Now(), values: make(map[int]*tensors)}
+	in.free = make(chan *gpuSlot, inputSlots)
+	if err := in.thread.do(func() error { return in.open(p, graphs) }); err != nil {
+		_ = in.Close() // the first error is more important
+		return nil, err
+	}
+	return in, nil
+}
+
+// noMemory adds to an error for a lack of GPU memory what there is and what
+// would help.
+func noMemory(dev cuda.Device, err error) error {
+	if !outOfMemory(err) {
+		return err
+	}
+	if dev.Enter() != nil {
+		return err
+	}
+	defer dev.Leave()
+	free, total, failed := dev.Memory()
+	if failed != nil {
+		return err
+	}
+	return status.Errorf(status.ResourceExhausted, "%s; the GPU has %d MB free of %d MB: unload a model, use fewer instances or a smaller max_batch_size",
+		status.Public(err), free>>20, total>>20)
+}
+
+// captured returns the batch sizes with a graph.
+func (in *gpuInstance) captured() []int {
+	var rows []int
+	for _, s := range in.sizes {
+		rows = append(rows, s.rows)
+	}
+	return rows
+}
+
+// open makes what the instance has on the device. What it has made when it
+// fails, Close frees.
+func (in *gpuInstance) open(p backend.Placement, graphs bool) error {
+	if err := in.device.Enter(); err != nil {
+		return err
+	}
+	defer in.device.Leave()
+	for _, s := range []*cuda.Stream{&in.compute, &in.copyIn, &in.copyOut} {
+		var err error
+		if *s, err = in.device.NewStream(); err != nil {
+			return err
+		}
+	}
+	if err := in.openSession(p, graphs); err != nil {
+		return err
+	}
+	if err := in.layOut(); err != nil {
+		return err
+	}
+	return in.warmUp(graphs)
+}
+
+// openSession makes the session. ONNX Runtime refuses models that it could not
+// record.
+func (in *gpuInstance) openSession(p backend.Placement, graphs bool) error {
+	m := in.model
+	o, err := m.opening.set.options(m.lib, m.cfg, p, m.backend.gpu)
+	if err != nil {
+		return err
+	}
+	in.backendOptions(o.Providers, graphs)
+	s, err := m.lib.NewSession(m.opening.path, o)
+	if err != nil {
+		if graphs && !saysNoMemory(err) {
+			return &noGraphsError{err}
+		}
+		return err
+	}
+	in.use = &usedSession{session: s, memory: cuda.Pinned{Device: in.device}, kind: p.Kind, gpu: p.GPU}
+	in.slots.model, in.slots.use = m, in.use
+	run := map[string]string{"disable_synchronize_execution_providers": "1"}
+	for k, v := range m.opening.set.run {
+		run[k] = v
+	}
+	if graphs {
+		run["gpu_graph_id"] = "-1" // we record the graphs ourselves: ONNX Runtime's belong to a thread and block every other one meanwhile
+	}
+	if in.options, err = m.lib.NewRunOptions(run); err != nil {
+		return err
+	}
+	in.call = ort.NewCall(s, in.options)
+	if name := m.backend.gpu.Memory; name != "" {
+		in.memory, err = m.lib.NewMemory(name, p.GPU)
+	}
+	return err
+}
+
+// backendOptions adds the instance's stream to the options of the CUDA
+// provider.
+func (in *gpuInstance) backendOptions(providers []ort.Provider, graphs bool) {
+	for _, p := range providers {
+		if p.Name != "CUDA" {
+			continue
+		}
+		p.Options["has_user_compute_stream"] = "1"
+		p.Options["user_compute_stream"] = strconv.FormatUint(uint64(in.compute), 10)
+		delete(p.Options, "enable_cuda_graph")
+		if graphs {
+			p.Options["enable_cuda_graph"] = "1"
+		}
+	}
+}
+
+// layOut reserves the device's memory: the model's inputs and outputs at fixed
+// addresses, as graphs want them, and the slots'.
+func (in *gpuInstance) layOut() error {
+	m := in.model
+	rows := max(1, m.sig.MaxBatch)
+	size := 0
+	place := func(list []port) []int {
+		places := make([]int, len(list))
+		for i := range list {
+			places[i] = size
+			size = alignDevice(size + list[i].bytes(rows))
+		}
+		return places
+	}
+	ins, outs := place(m.inputs), place(m.outputs)
+	var slotIn, slotOut [inputSlots]int
+	staged := m.outputBytes >= largeOutput
+	for i := range slotIn {
+		slotIn[i] = size
+		size = alignDevice(size + m.inputBytes)
+		slotOut[i] = size
+		if staged {
+			size = alignDevice(size + m.outputBytes)
+		}
+	}
+	var err error
+	if in.block, err = in.device.Alloc(size); err != nil {
+		return err
+	}
+	for _, at := range ins {
+		in.inputs = append(in.inputs, in.block+cuda.Address(at))
+	}
+	for _, at := range outs {
+		in.outputs = append(in.outputs, in.block+cuda.Address(at))
+	}
+	for i := range slotIn {
+		s := &gpuSlot{inputSlot: newInputSlot(m, in.use), in: in.block + cuda.Address(slotIn[i])}
+		in.all = append(in.all, s)
+		if staged {
+			s.out = in.block + cuda.Address(slotOut[i])
+			at := 0
+			for k := range m.outputs {
+				s.outputPlace = append(s.outputPlace, at)
+				at = align(at + m.outputs[k].bytes(rows))
+			}
+		}
+		for _, e := range []*cuda.Event{&s.copied, &s.computed, &s.done} {
+			if *e, err = in.device.NewEvent(m.opening.set.spin && e == &s.done); err != nil {
+				return err
+			}
+		}
+		if err := s.region.resize(m.inputBytes); err != nil {
+			return err
+		}
+		in.free <- s
+	}
+	return nil
+}
+
+// alignDevice rounds up to the alignment of the device's own allocator.
+func alignDevice(n int) int { return (n + 511) &^ 511 }
+
+// bytes returns the size of a bindable tensor in a batch of so many rows.
+func (x *port) bytes(rows int) int {
+	n, _ := x.boundShape(rows).Bytes(x.Type)
+	return int(n)
+}
+
+// warmUp runs every batch size that will occur, so that the search for the
+// fastest algorithms, which is repeated for each size, is over before clients
+// come; and records the graphs. The largest is first: it decides how much memory
+// the others find.
+func (in *gpuInstance) warmUp(graphs bool) error {
+	sizes := graphSizes(in.model.sig.MaxBatch, in.model.opening.set.graphSizes)
+	for _, rows := range slices.Backward(sizes) {
+		want, err := in.sample(rows, func() error { return in.submit(rows) })
+		if err != nil {
+			return fmt.Errorf("warm up a batch of %d: %w", rows, err)
+		}
+		if !graphs {
+			continue
+		}
+		if err := in.record(rows, want); err != nil {
+			return &noGraphsError{fmt.Errorf("record a batch of %d: %w", rows, err)}
+		}
+	}
+	return nil
+}
+
+// record makes the graph of a batch size. Its outputs must be those of the
+// model without it.
+func (in *gpuInstance) record(rows int, want [][]byte) error {
+	// The second run of a size reserves the memory that the first has shown to
+	// be needed; from the third on nothing changes.
+	if err := in.settle(func() error { return in.submit(rows) }); err != nil {
+		return err
+	}
+	t, err := in.tensorsFor(rows)
+	if err != nil {
+		return err
+	}
+	g, err := in.device.Capture(in.compute, func() error { return in.runSession(t) })
+	if err != nil {
+		return err
+	}
+	in.sizes = slices.Insert(in.sizes, 0, &graphSize{rows, g})
+	got, err := in.sample(rows, func() error { return in.device.Launch(g, in.compute) })
+	if err != nil {
+		return err
+	}
+	for i := range want {
+		if !alike(in.model.outputs[i].Type, want[i], got[i]) {
+			return fmt.Errorf("output '%s' of the graph is not that of the model", in.model.outputs[i].Name)
+		}
+	}
+	return nil
+}
+
+// sample has f run the model over inputs of a pattern and returns the outputs.
+func (in *gpuInstance) sample(rows int, f func() error) ([][]byte, error) {
+	slot := in.all[0]
+	at := 0
+	for i := range in.inputs {
+		x := &in.model.inputs[i]
+		b := slot.region.mem[at : at+x.bytes(rows)]
+		fillSample(x.Type, b)
+		if err := in.device.CopyIn(in.inputs[i], b, in.compute); err != nil {
+			return nil, err
+		}
+		at = align(at + len(b))
+	}
+	for i := range in.outputs {
+		if err := in.device.Zero(in.outputs[i], in.model.outputs[i].bytes(rows), in.compute); err != nil {
+			return nil, err
+		}
+	}
+	out := in.slots.take()
+	defer in.slots.put(out)
+	set, err := out.setFor(rows)
+	if err != nil {
+		return nil, err
+	}
+	err = in.settle(func() error {
+		if err := f(); err != nil {
+			return err
+		}
+		for i := range set.outs {
+			if err := in.device.CopyOut(set.outs[i].data, in.outputs[i], in.compute); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	var outputs [][]byte
+	for i := range set.outs {
+		outputs = append(outputs, slices.Clone(set.outs[i].data))
+	}
+	return outputs, err
+}
+
+// fillSample fills a tensor with values between -1 and 1, and of other types
+// than FP32 with zeros: numbers may be places in a table.
+func fillSample(t tensor.Type, b []byte) {
+	clear(b)
+	if t != tensor.FP32 {
+		return
+	}
+	x := uint32(1)
+	for ; len(b) >= 4; b = b[4:] {
+		x ^= x << 13
+		x ^= x >> 17
+		x ^= x << 5
+		binary.LittleEndian.PutUint32(b, math.Float32bits(float32(int32(x))/(1<<31)))
+	}
+}
+
+// alike reports whether two outputs are the same, but for the last digits of
+// FP32, which depend on the order of sums.
+func alike(t tensor.Type, a, b []byte) bool {
+	if t != tensor.FP32 {
+		return t == tensor.FP16 || t == tensor.BF16 || bytes.Equal(a, b)
+	}
+	var largest, differs float64
+	for ; len(a) >= 4; a, b = a[4:], b[4:] {
+		x, y := binary.LittleEndian.Uint32(a), binary.LittleEndian.Uint32(b)
+		v, w := float64(math.Float32frombits(x)), float64(math.Float32frombits(y))
+		if x == y && math.IsNaN(v) {
+			continue
+		}
+		largest = max(largest, math.Abs(v))
+		differs = max(differs, math.Abs(v-w))
+	}
+	return differs <= largest/100
+}
+
+// graphSizes returns the batch sizes that are prepared: those listed, or the
+// powers of two, and the largest.
+func graphSizes(limit int, listed []int) []int {
+	limit = max(1, limit)
+	sizes := []int{limit}
+	for _, n := range listed {
+		if n < limit {
+			sizes = append(sizes, n)
+		}
+	}
+	for n := 1; n < limit && len(listed) == 0; n *= 2 {
+		sizes = append(sizes, n)
+	}
+	slices.Sort(sizes)
+	return slices.Compact(sizes)
+}
+
+// settle waits for the work that f adds to the compute stream.
+func (in *gpuInstance) settle(f func() error) error {
+	e := in.all[0].done
+	if err := f(); err != nil {
+		return err
+	}
+	if err := in.device.Record(e, in.compute); err != nil {
+		return err
+	}
+	return in.device.Synchronize(e)
+}
+
+// submit adds a run of the model to the compute stream. It is for the
+// instance's thread.
+func (in *gpuInstance) submit(rows int) error {
+	t, err := in.tensorsFor(rows)
+	if err != nil {
+		return err
+	}
+	return in.device.Submit(in.compute, func() error { return in.runSession(t) })
+}
+
+func (in *gpuInstance) runSession(t *tensors) error {
+	return in.call.Run(in.model.inputNames, t.in, in.model.outputNames, t.out)
+}
+
+// tensorsFor returns the tensors for a batch of so many rows, cached or new.
+func (in *gpuInstance) tensorsFor(rows int) (*tensors, error) {
+	if t := in.values[rows]; t != nil {
+		return t, nil
+	}
+	if len(in.values) >= maxSets {
+		for rows, t := range in.values { // any: what is used often comes back
+			t.release(in.model.lib)
+			delete(in.values, rows)
+			break
+		}
+	}
+	t := new(tensors)
+	err := errors.Join(t.add(in, &t.in, in.model.inputs, in.inputs, rows), t.add(in, &t.out, in.model.outputs, in.outputs, rows))
+	if err != nil {
+		t.release(in.model.lib)
+		return nil, err
+	}
+	in.values[rows] = t
+	return t, nil
+}
+
+func (t *tensors) add(in *gpuInstance, to *[]ort.Value, list []port, at []cuda.Address, rows int) error {
+	for i := range list {
+		shape := list[i].boundShape(rows)
+		v, err := in.model.lib.NewTensorIn(in.memory, list[i].Type, shape, uintptr(at[i]), list[i].bytes(rows))
+		if err != nil {
+			return err
+		}
+		*to = append(*to, v)
+	}
+	return nil
+}
+
+func (t *tensors) release(lib *ort.Library) {
+	for _, v := range slices.Concat(t.in, t.out) {
+		lib.Release(v)
+	}
+}
+
+func (in *gpuInstance) dropGraphs() {
+	for _, s := range in.sizes {
+		in.device.DestroyGraph(s.graph)
+	}
+	in.sizes = nil
+}
+
+// Trim implements backend.Trimmer: it frees the outputs that nobody holds.
+func (in *gpuInstance) Trim() { in.slots.trim() }
+
+// Close implements backend.Instance.
+func (in *gpuInstance) Close() error {
+	in.slots.close()
+	err := in.thread.do(in.close)
+	in.thread.close()
+	return err
+}
+
+// close frees everything on the device.
+func (in *gpuInstance) close() error {
+	if err := in.device.Enter(); err != nil {
+		return err
+	}
+	defer in.device.Leave()
+	in.dropGraphs()
+	for _, t := range in.values {
+		t.release(in.model.lib)
+	}
+	for _, s := range in.all {
+		s.dropPlans()
+		s.region.free()
+		for _, e := range []cuda.Event{s.copied, s.computed, s.done} {
+			if e != 0 {
+				in.device.DestroyEvent(e)
+			}
+		}
+	}
+	if in.use != nil {
+		in.use.session.Close()
+	}
+	if in.options != nil {
+		in.options.Close()
+	}
+	if in.memory != 0 {
+		in.model.lib.FreeMemory(in.memory)
+	}
+	if in.block != 0 {
+		in.device.Free(in.block)
+	}
+	for _, s := range []cuda.Stream{in.compute, in.copyIn, in.copyOut} {
+		if s != 0 {
+			in.device.DestroyStream(s)
+		}
+	}
+	return nil
+}
+
+// outOfMemory reports whether an error is a lack of GPU memory. ONNX Runtime
+// has only a text for it.
+func outOfMemory(err error) bool {
+	var ce *cuda.Error
+	return errors.As(err, &ce) && ce.OutOfMemory() || saysNoMemory(err)
+}

@@ -1,0 +1,93 @@
+package onnx
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"shoal/internal/backend"
+	"shoal/internal/backend/cuda"
+	"shoal/internal/backend/onnx/library"
+	"shoal/internal/model/modelpb"
+	"shoal/internal/status"
+)
+
+// GPUs implements backend.Accelerated.
+func (b *Backend) GPUs() int {
+	n, _ := b.gpus()
+	return n
+}
+
+// WhyNoGPUs implements backend.Accelerated.
+func (b *Backend) WhyNoGPUs() string {
+	if _, err := b.gpus(); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// countGPUs returns the number of GPUs that models can run on, or why there are
+// none. Without a driver it is quick: the machine has no GPU.
+func (b *Backend) countGPUs() (int, error) {
+	devices, err := b.gpu.Devices()
+	if err != nil {
+		return 0, fmt.Errorf("%w; run the model with kind: KIND_CPU, or install the driver", err)
+	}
+	n := devices.Count()
+	if n == 0 {
+		return 0, errors.New("NVIDIA's driver shows no GPU to this process (CUDA_VISIBLE_DEVICES, or the container's devices)")
+	}
+	if b.gpu.Provider == "" {
+		return n, nil
+	}
+	if err := b.checkProvider(); err != nil {
+		b.log.Warn("there are GPUs, but ONNX models run on the CPU", "gpus", n, "err", err)
+		return 0, err
+	}
+	return n, nil
+}
+
+// checkProvider returns an error if ONNX Runtime cannot use GPUs.
+func (b *Backend) checkProvider() error {
+	lib, err := b.library()
+	if err != nil {
+		return err
+	}
+	available, err := lib.Providers()
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(available, b.gpu.Provider+suffix) {
+		return fmt.Errorf("the ONNX Runtime at %s is built without CUDA; run `shoal runtime install --gpu`", lib.Path())
+	}
+	for _, c := range library.Components(lib.Path()) {
+		if c.Needed && c.Err != nil {
+			return fmt.Errorf("%s: %w; %s", c.Name, c.Err, c.Hint)
+		}
+	}
+	return nil
+}
+
+// device returns a GPU.
+func (b *Backend) device(id int) (cuda.Device, error) {
+	devices, err := b.gpu.Devices()
+	if err != nil {
+		return nil, err
+	}
+	return devices.Device(id)
+}
+
+// memory returns the memory for the tensors of an instance.
+func (b *Backend) memory(p backend.Placement) (backend.Memory, error) {
+	if p.Kind != modelpb.ModelInstanceGroup_KIND_GPU {
+		if b.options.Memory != nil {
+			return b.options.Memory(p), nil
+		}
+		return backend.Pages{}, nil
+	}
+	dev, err := b.device(p.GPU)
+	if err != nil {
+		return nil, status.Errorf(status.Internal, "%v", err)
+	}
+	return cuda.Pinned{Device: dev}, nil
+}
