@@ -149,7 +149,7 @@ soak-python: runtime $(PYLIB)/.done ## five minutes of random kills of Python wo
 
 soak-reload: runtime $(PYLIB)/.done ## a minute each of callers while their model is reloaded, resized and broken, and 500 reloads
 	SHOAL=$(abspath $(BIN)) PYTHONPATH=$(abspath $(PYLIB)) SHOAL_RELOAD_SECONDS=60 SHOAL_RELOADS=500 \
-		$(PYTHON) -m pytest -q --durations=8 -o faulthandler_timeout=1800 test/e2e/test_control_load.py
+		$(PYTHON) -m pytest -q -rP --durations=8 -o faulthandler_timeout=1800 test/e2e/test_control_load.py
 
 $(TRITON)/.done:
 	rm -rf $(TRITON)
