@@ -34,6 +34,7 @@ class Target:
 def pytest_addoption(parser: pytest.Parser) -> None:
     for protocol in ("http", "grpc", "metrics"):
         parser.addoption(f"--target-{protocol}", default="", help=f"host:port of a running server's {protocol}")
+    parser.addoption("--target-repository", default="", help="the repository of a running server under explicit control")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -19,12 +19,12 @@ type override struct {
 // read is a memberFunc for the parameters of a load.
 func (o *override) read(s *scanner, name string) bool {
 	path, isFile := strings.CutPrefix(name, "file:")
-	if name != "config" && !isFile {
-		o.fault(status.Internal, "unexpected error on creating Triton parameter")
-		return s.skip()
-	}
 	if s.peek() != '"' {
 		o.fault(status.Internal, "attempt to access JSON non-string as string")
+		return s.skip()
+	}
+	if name != "config" && !isFile {
+		o.fault(status.Internal, "unexpected error on creating Triton parameter")
 		return s.skip()
 	}
 	raw, escaped, ok := s.str()
