@@ -146,7 +146,7 @@ func (f *checkFlags) checkAll(ctx context.Context, roots []string) ([]checkedMod
 	if err != nil {
 		return nil, err
 	}
-	found, ambiguous, err := repository.Scan(roots)
+	found, ambiguous, err := repository.Set{Roots: roots}.Scan()
 	if err != nil {
 		return nil, err
 	}

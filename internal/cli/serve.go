@@ -115,7 +115,7 @@ func serve(f *serveFlags, stdout, stderr io.Writer) error {
 	e := engine.New(engine.Options{
 		Arrived:      f.tap.Arrived,
 		SharedMemory: memory, LogSettings: out.settings, Cache: cache, Tracer: tracer,
-		Name: f.id, Version: Version, Repositories: f.repositories, Backends: backends,
+		Name: f.id, Version: Version, Repositories: f.repositories, Namespaces: f.namespaces, Backends: backends,
 		ConfigName: f.configName, NoAutoComplete: f.noAutoComplete || f.strictConfig,
 		AllOrNothing: f.exitOnError, LooseReadiness: !f.strictReady, Limiter: limiter, Batching: f.policy, HoldBatches: hold, LoadThreads: f.loadThreads,
 		TempDir: temp.Path, LoadRetries: f.loadRetries, Control: f.control.mode == controlExplicit, Startup: f.control.startup(),

@@ -76,8 +76,6 @@ func addWithoutEffect(g *command.Group) {
 	g.RefusedSwitches("Vertex AI's endpoint is not served; deploy with --http-port=8080, the health route /v2/health/ready and the predict route /v2/models/NAME/infer",
 		"allow-vertex-ai")
 	g.Ignored("Vertex AI's endpoint is not served", "vertex-ai-port", "vertex-ai-default-model")
-	g.RefusedSwitches("a client cannot name a namespace, so that models of the same name could not be told apart; give them different names",
-		"model-namespacing")
 }
 
 // An unusedFlag is a flag that was given and does nothing.

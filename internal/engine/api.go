@@ -60,6 +60,7 @@ type Duration struct {
 // Statistics are the counters of one version since it was loaded.
 type Statistics struct {
 	Name           string
+	Namespace      string // empty when there are none
 	Version        int64
 	LastInference  uint64 // milliseconds since 1970, 0 when there was none
 	InferenceCount uint64 // rows

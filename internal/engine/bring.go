@@ -154,7 +154,7 @@ func (e *Engine) fail(name string, err error) {
 		if old.latest != nil {
 			return old.noted(err)
 		}
-		return &entry{name: name, ambiguous: errors.Is(err, errAmbiguous), err: err}
+		return &entry{name: name, err: err}
 	})
 	if !said { // each poll finds the error again
 		e.log.Error("model not loaded", "model", name, "err", err)

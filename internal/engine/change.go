@@ -149,10 +149,10 @@ func (e *Engine) apply(ctx context.Context, actions []repository.Action, w *want
 	case err == nil && w != nil:
 		e.settle(w)
 		if actions[len(actions)-1].Kind == repository.Unload { // until a model that it calls is there again
-			(*e.models.Load())[w.src.Name].refused = &w.model
+			(*e.models.Load())[w.src.ID()].refused = &w.model
 		}
 	case err != nil && ctx.Err() == nil:
-		(*e.models.Load())[w.src.Name].refused = &w.model
+		(*e.models.Load())[w.src.ID()].refused = &w.model
 	}
 	return err
 }
@@ -177,8 +177,8 @@ func (e *Engine) act(ctx context.Context, actions []repository.Action, w *wanted
 
 // settle records that what is served is what is wanted.
 func (e *Engine) settle(w *wanted) {
-	(*e.models.Load())[w.src.Name].refused = nil
-	e.publish(w.src.Name, func(old *entry) *entry {
+	(*e.models.Load())[w.src.ID()].refused = nil
+	e.publish(w.src.ID(), func(old *entry) *entry {
 		next := old.noted(nil)
 		return newEntry(next.name, w.model, next.versions)
 	})

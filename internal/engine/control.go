@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +22,7 @@ func (e *Engine) LoadAll(ctx context.Context) error {
 	defer e.work.Done()
 	ctx, cancel := e.untilStop(ctx)
 	defer cancel()
-	found, ambiguous, err := repository.Scan(e.opt.Repositories)
+	found, ambiguous, err := e.repos.Scan()
 	if err != nil {
 		return err
 	}
@@ -50,31 +51,32 @@ func (e *Engine) LoadAll(ctx context.Context) error {
 func (e *Engine) atStart(found []repository.Entry, ambiguous []string) (_ []repository.Entry, _, missing []string, implied map[string]bool) {
 	known := make(map[string]repository.Entry, len(found))
 	for _, src := range found {
-		known[src.Name] = src
+		known[src.ID()] = src
 	}
 	chosen := make(map[string]bool)
 	implied = make(map[string]bool)
-	var choose func(names []string)
-	choose = func(names []string) {
-		for _, name := range names {
-			src, ok := known[name]
-			if chosen[name] || !ok {
+	var choose func(ids []string)
+	choose = func(ids []string) {
+		for _, id := range ids {
+			src, ok := known[id]
+			if chosen[id] || !ok {
 				continue
 			}
-			chosen[name] = true
-			implied[name] = !slices.Contains(e.opt.Startup, name)
+			chosen[id] = true
+			implied[id] = !slices.Contains(e.opt.Startup, src.Name)
 			if cfg, err := src.Config(e.opt.ConfigName); err == nil {
-				choose(e.calls(cfg))
+				choose(e.callees(src, cfg))
 			}
 		}
 	}
-	choose(e.opt.Startup)
 	for _, name := range e.opt.Startup {
-		if !chosen[name] && !slices.Contains(ambiguous, name) {
+		ids := e.repos.Named(name)
+		choose(ids)
+		if !slices.Contains(ambiguous, name) && !slices.ContainsFunc(ids, func(id string) bool { return chosen[id] }) {
 			missing = append(missing, name)
 		}
 	}
-	found = slices.DeleteFunc(found, func(src repository.Entry) bool { return !chosen[src.Name] })
+	found = slices.DeleteFunc(found, func(src repository.Entry) bool { return !chosen[src.ID()] })
 	ambiguous = slices.DeleteFunc(ambiguous, func(name string) bool { return !slices.Contains(e.opt.Startup, name) })
 	return found, ambiguous, missing, implied
 }
@@ -97,13 +99,35 @@ func (e *Engine) Load(ctx context.Context, name string, o Override) error {
 	if err := e.exists(name, o); err != nil {
 		return err
 	}
-	e.add(name)
-	names, err := e.takeSet(ctx, func() []string { return e.family(name, o) })
+	if !e.repos.Namespaces || o.Files != nil {
+		return e.load(ctx, name, o)
+	}
+	var first error
+	texts := ""
+	for _, id := range e.repos.Named(name) {
+		if src, err := e.repos.Find(id); err != nil || src.ID() != id {
+			continue
+		}
+		if err := e.load(ctx, id, o); err != nil {
+			first = cmp.Or(first, err)
+			texts += status.Public(err)
+		}
+	}
+	if first == nil {
+		return nil
+	}
+	return status.Errorf(status.CodeOf(first), "%s", texts)
+}
+
+// load is Load for one ID.
+func (e *Engine) load(ctx context.Context, id string, o Override) error {
+	e.add(id)
+	ids, err := e.takeSet(ctx, func() []string { return e.family(id, o) })
 	if err != nil {
 		return err
 	}
-	defer e.giveTurns(names...)
-	return e.loadWith(ctx, (*e.models.Load())[name], o)
+	defer e.giveTurns(ids...)
+	return e.loadWith(ctx, (*e.models.Load())[id], o)
 }
 
 // Unload unloads a model and the models that call it; these come back when it
@@ -119,15 +143,16 @@ func (e *Engine) Unload(ctx context.Context, name string, dependents bool) error
 	if m := (*e.models.Load())[name]; m != nil && m.installed.Load() {
 		return status.Errorf(status.InvalidArgument, "model '%s' is not of a repository: unregister it with the management API that it was registered with", name)
 	}
+	ids := e.repos.Named(name)
 	names, err := e.takeSet(ctx, func() []string {
-		unwanted, callers := e.unloadSet(name, dependents)
+		unwanted, callers := e.unloadSet(ids, dependents)
 		return append(unwanted, callers...)
 	})
 	if err != nil {
 		return err
 	}
 	defer e.giveTurns(names...)
-	unwanted, _ := e.unloadSet(name, dependents)
+	unwanted, _ := e.unloadSet(ids, dependents)
 	models := *e.models.Load()
 	for _, name := range unwanted {
 		if m := models[name]; m != nil {
@@ -168,12 +193,15 @@ func (e *Engine) beginControl() error {
 	return e.beginChange()
 }
 
-// unloadSet returns the models that are unloaded when one is: it and, with
-// dependents, those that were loaded because of it; and the models that call
+// unloadSet returns the models that are unloaded when some are: they and, with
+// dependents, those that were loaded because of them; and the models that call
 // any of these.
-func (e *Engine) unloadSet(name string, dependents bool) (unwanted, callers []string) {
+func (e *Engine) unloadSet(ids []string, dependents bool) (unwanted, callers []string) {
 	models := *e.models.Load()
-	gone := map[string]bool{name: true}
+	gone := make(map[string]bool)
+	for _, id := range ids {
+		gone[id] = true
+	}
 	called := func(name string) bool { // by a model that stays
 		for caller, m := range models {
 			if !gone[caller] && slices.Contains(m.wish.Load().calls(), name) {
@@ -221,7 +249,7 @@ func (e *Engine) family(name string, o Override) []string {
 			if set[name] {
 				continue
 			}
-			if src, err := repository.Find(e.opt.Repositories, name); err == nil {
+			if src, err := e.repos.Find(name); err == nil {
 				e.add(name)
 				set[name] = true
 				down(e.callsOf(src, Override{}))
@@ -231,9 +259,11 @@ func (e *Engine) family(name string, o Override) []string {
 			}
 		}
 	}
-	src, err := repository.Find(e.opt.Repositories, name)
+	src, err := e.repos.Find(name)
+	if o.Files != nil {
+		src = repository.Entry{Name: name}
+	}
 	if err == nil || o.Files != nil {
-		src.Name = name
 		down(e.callsOf(src, o))
 	}
 	for grew := true; grew; {
@@ -262,7 +292,27 @@ func (e *Engine) callsOf(src repository.Entry, o Override) []string {
 	if err != nil {
 		return nil // loading reports it
 	}
-	return e.calls(cfg)
+	return e.callees(src, cfg)
+}
+
+// callees returns the IDs of the models that a model calls under cfg: those of its
+// own namespace, or else the only ones of their names. A name without such a model
+// stays a name.
+func (e *Engine) callees(src repository.Entry, cfg *modelpb.ModelConfig) []string {
+	ids := e.calls(cfg)
+	if !e.repos.Namespaces {
+		return ids
+	}
+	for i, name := range ids {
+		callee, err := e.repos.Find(repository.Entry{Name: name, Namespace: src.Namespace}.ID())
+		if status.CodeOf(err) == status.NotFound {
+			callee, err = e.repos.Find(name)
+		}
+		if err == nil {
+			ids[i] = callee.ID()
+		}
+	}
+	return ids
 }
 
 // calls returns the models that a model calls: as it is wanted, and as it is

@@ -6,7 +6,6 @@ import (
 
 	"shoal/internal/infer"
 	"shoal/internal/model/modelpb"
-	"shoal/internal/repository"
 	"shoal/internal/status"
 )
 
@@ -18,7 +17,7 @@ func (e *Engine) Metadata(name string, version int64) (Metadata, error) {
 		return Metadata{}, err
 	}
 	md := Metadata{
-		Name: name, Platform: v.config.GetPlatform(),
+		Name: v.sig.Name, Platform: v.config.GetPlatform(),
 		Inputs: v.sig.Inputs, Outputs: v.sig.Outputs,
 		Versions: []int64{v.number},
 	}
@@ -27,8 +26,10 @@ func (e *Engine) Metadata(name string, version int64) (Metadata, error) {
 	}
 	if version == infer.LatestVersion {
 		md.Versions = nil
-		for _, v := range (*e.models.Load())[name].entry.Load().ready() {
-			md.Versions = append(md.Versions, v.number)
+		if m := (*e.models.Load())[v.id]; m != nil {
+			for _, v := range m.entry.Load().ready() {
+				md.Versions = append(md.Versions, v.number)
+			}
 		}
 	}
 	return md, nil
@@ -49,17 +50,18 @@ func (e *Engine) Config(name string, version int64) (*modelpb.ModelConfig, error
 func (e *Engine) Index(readyOnly bool) []IndexEntry {
 	known := *e.models.Load()
 	models := e.sorted()
-	found, ambiguous, err := repository.Scan(e.opt.Repositories)
+	found, ambiguous, err := e.repos.Scan()
 	if err != nil { // what is loaded is listed anyway
 		found, ambiguous = nil, nil
 	}
 	for _, src := range found {
-		if known[src.Name] == nil {
-			models = append(models, &entry{name: src.Name})
+		if known[src.ID()] == nil {
+			models = append(models, &entry{name: src.ID()})
 		}
 	}
+	models = slices.DeleteFunc(models, func(m *entry) bool { return slices.Contains(ambiguous, m.name) && m.latest == nil })
 	for _, name := range ambiguous {
-		if known[name] == nil {
+		if m := known[name]; m == nil || m.entry.Load().latest == nil {
 			models = append(models, &entry{name: name, ambiguous: true, err: errAmbiguous})
 		}
 	}
@@ -71,6 +73,7 @@ func (e *Engine) Index(readyOnly bool) []IndexEntry {
 			lines = []IndexEntry{{Name: m.name, Version: NoVersion}}
 		}
 		for _, line := range lines {
+			line.Name = e.repos.Name(line.Name)
 			if !readyOnly || line.State == StateReady || m.ambiguous {
 				list = append(list, line)
 			}
@@ -94,7 +97,7 @@ func (e *Engine) Statistics(name string, version int64) ([]Statistics, error) {
 		return list, nil
 	}
 	var ready []*Version
-	if m := (*e.models.Load())[name]; m != nil {
+	if m, err := e.model(name); err == nil {
 		ready = m.entry.Load().ready()
 	}
 	if len(ready) == 0 {

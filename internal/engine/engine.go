@@ -32,6 +32,9 @@ type Options struct {
 	Repositories []string
 	Backends     []backend.Backend
 
+	// Namespaces makes each repository a namespace, so that several can have
+	// models of the same name.
+	Namespaces bool
 	// ConfigName chooses configs/<ConfigName>.pbtxt over config.pbtxt.
 	ConfigName string
 	// NoAutoComplete leaves configurations as they are written.
@@ -96,6 +99,7 @@ type Options struct {
 // An Engine serves the models of its repositories.
 type Engine struct {
 	opt      Options
+	repos    repository.Set
 	backends map[string]backend.Backend
 	log      *slog.Logger
 	calls    func(*modelpb.ModelConfig) []string // the models that a configuration calls
@@ -135,7 +139,7 @@ func New(opt Options) *Engine {
 		opt.Tracer = trace.Off()
 	}
 	e := &Engine{
-		opt: opt, backends: make(map[string]backend.Backend), log: opt.Log, calls: ensembleSteps,
+		opt: opt, repos: repository.Set{Roots: opt.Repositories, Namespaces: opt.Namespaces}, backends: make(map[string]backend.Backend), log: opt.Log, calls: ensembleSteps,
 		threads: make(chan struct{}, max(1, opt.LoadThreads)), stop: make(chan struct{}), loading: make(map[string]bool),
 	}
 	for _, b := range opt.Backends {
@@ -157,8 +161,8 @@ func ensembleSteps(cfg *modelpb.ModelConfig) []string {
 // Lookup reports whether there is a model of that name, ready or not, and which
 // of its versions a request for version gets: NoVersion when that is not ready.
 func (e *Engine) Lookup(name string, version int64) (exists bool, number int64) {
-	m := (*e.models.Load())[name]
-	if m == nil {
+	m, err := e.model(name)
+	if err != nil {
 		return false, NoVersion
 	}
 	v, err := m.entry.Load().version(version)
@@ -191,7 +195,7 @@ func (e *Engine) Ready() bool {
 		return true
 	}
 	return !slices.ContainsFunc(e.sorted(), func(m *entry) bool {
-		return m.unsettled() || m.failure() != nil && !(e.opt.Control && m.unread())
+		return m.unsettled() || m.failure() != nil && !m.ambiguous && !(e.opt.Control && m.unread())
 	})
 }
 

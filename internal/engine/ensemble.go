@@ -37,7 +37,7 @@ func (e *Engine) openEnsemble(w *wanted, versions []int64) outcome {
 	var sig *model.Signature
 	var counted *layouts
 	if err == nil {
-		graph, err = e.connect(cfg)
+		graph, err = e.connect(w, cfg)
 	}
 	if err == nil {
 		cfg.ModelTransactionPolicy.Decoupled = graph.Answers != 0
@@ -51,13 +51,13 @@ func (e *Engine) openEnsemble(w *wanted, versions []int64) outcome {
 		err = readLabels(w.src, cfg, sig)
 	}
 	if err != nil {
-		e.log.Error("model not loaded", "model", w.src.Name, "err", err)
+		e.log.Error("model not loaded", "model", w.src.ID(), "err", err)
 		return outcome{err: err}
 	}
 	e.inheritLabels(graph, sig)
 	got := outcome{opened: make(map[int64]*Version)}
 	for _, n := range versions {
-		v := &Version{number: n, config: cfg, sig: sig, model: made{}, ensemble: graph, stats: new(stats), arrived: e.opt.Arrived, calls: w.model.Calls, freed: make(chan struct{})}
+		v := &Version{id: w.src.ID(), namespace: w.src.Namespace, number: n, config: cfg, sig: sig, model: made{}, ensemble: graph, stats: new(stats), arrived: e.opt.Arrived, calls: w.model.Calls, freed: make(chan struct{})}
 		v.leases.init()
 		v.decoupled, v.queueSize = graph.Answers != 0, cmp.Or(e.opt.ResponseQueueSize, DefaultResponseQueueSize)
 		v.stats.init(counted, e.opt.ComputeTimes, v.decoupled)
@@ -68,7 +68,7 @@ func (e *Engine) openEnsemble(w *wanted, versions []int64) outcome {
 		v.loaded = time.Now()
 		v.loadDuration = v.loaded.Sub(begin)
 		got.opened[n] = v
-		e.log.Info("model ready", "version", n, "model", w.src.Name, "steps", len(graph.Steps), "after", time.Since(begin).Round(time.Millisecond))
+		e.log.Info("model ready", "version", n, "model", w.src.ID(), "steps", len(graph.Steps), "after", time.Since(begin).Round(time.Millisecond))
 	}
 	return got
 }
@@ -82,10 +82,15 @@ func (made) Start(context.Context, backend.Placement) (backend.Instance, error) 
 
 func (made) Close() error { return nil }
 
-// connect compares an ensemble with the models of its steps.
-func (e *Engine) connect(cfg *modelpb.ModelConfig) (*model.Ensemble, error) {
+// connect compares an ensemble with the models of its steps. It gives the steps
+// their namespaces.
+func (e *Engine) connect(w *wanted, cfg *modelpb.ModelConfig) (*model.Ensemble, error) {
 	steps := cfg.GetEnsembleScheduling().GetStep()
-	names := slices.Compact(slices.Sorted(slices.Values(e.calls(cfg))))
+	ids := make(map[string]string) // of the models, by their names in the steps
+	for i, name := range e.calls(w.cfg) {
+		ids[name] = w.model.Calls[i]
+	}
+	names := slices.Compact(slices.Sorted(slices.Values(w.model.Calls)))
 	models := *e.models.Load()
 	var missing, faults []string
 	for _, name := range names {
@@ -97,7 +102,7 @@ func (e *Engine) connect(cfg *modelpb.ModelConfig) (*model.Ensemble, error) {
 	if len(missing) > 0 {
 		return nil, status.Errorf(status.InvalidArgument, "ensemble %s contains models that are not available or ambiguous: %s", cfg.GetName(), strings.Join(missing, ", "))
 	}
-	if err := e.circle(cfg); err != nil {
+	if err := e.circle(w, cfg); err != nil {
 		return nil, err
 	}
 	for _, name := range names {
@@ -107,7 +112,7 @@ func (e *Engine) connect(cfg *modelpb.ModelConfig) (*model.Ensemble, error) {
 			faults = append(faults, prefix+part.absence(models[name].wish.Load()))
 			continue
 		}
-		for _, n := range requiredVersions(steps, name) {
+		for _, n := range requiredVersions(steps, e.repos.Name(name)) {
 			if part.versions[n].state != StateReady {
 				faults = append(faults, prefix+fmt.Sprintf("whose required version %d is not loaded.", n))
 			}
@@ -116,13 +121,23 @@ func (e *Engine) connect(cfg *modelpb.ModelConfig) (*model.Ensemble, error) {
 	if len(faults) > 0 {
 		return nil, status.Errorf(status.InvalidArgument, "%s", strings.Join(faults, "; "))
 	}
-	return model.NewEnsemble(cfg, func(name string, version int64) *modelpb.ModelConfig {
-		v, err := models[name].entry.Load().version(version)
+	graph, err := model.NewEnsemble(cfg, func(name string, version int64) *modelpb.ModelConfig {
+		v, err := models[ids[name]].entry.Load().version(version)
 		if err != nil {
 			panic("BUG: engine: " + err.Error()) // whoever loads an ensemble has the turns of its models
 		}
 		return v.config
 	})
+	if err != nil {
+		return nil, err
+	}
+	for i := range graph.Steps {
+		graph.Steps[i].Model = ids[graph.Steps[i].Model]
+	}
+	for _, step := range steps {
+		step.ModelNamespace = e.repos.Namespace(ids[step.GetModelName()])
+	}
+	return graph, nil
 }
 
 // absence describes, for an ensemble, why nothing of a model is loaded.
@@ -159,14 +174,14 @@ func requiredVersions(steps []*modelpb.ModelEnsembling_Step, name string) (list 
 
 // circle returns an error when an ensemble calls itself, possibly through
 // others.
-func (e *Engine) circle(cfg *modelpb.ModelConfig) error {
+func (e *Engine) circle(w *wanted, cfg *modelpb.ModelConfig) error {
 	models := *e.models.Load()
 	seen := make(map[string]bool)
 	var last string // the model that calls the ensemble
 	var visit func(from string, calls []string) bool
 	visit = func(from string, calls []string) bool {
 		for _, name := range calls {
-			if name == cfg.GetName() {
+			if name == w.src.ID() {
 				last = from
 				return true
 			}
@@ -179,7 +194,7 @@ func (e *Engine) circle(cfg *modelpb.ModelConfig) error {
 		}
 		return false
 	}
-	if !visit(cfg.GetName(), e.calls(cfg)) {
+	if !visit(cfg.GetName(), w.model.Calls) {
 		return nil
 	}
 	return status.Errorf(status.InvalidArgument, "circular dependency between ensembles: %s -> ... -> %s -> %s", cfg.GetName(), last, cfg.GetName())

@@ -47,7 +47,7 @@ func (h host) acquire(ctx context.Context, r *infer.Request) (_ Lease, done func
 	if holder == nil || lease.ensemble != nil { // the steps of an ensemble wait themselves
 		return lease, nil, nil
 	}
-	n := node{lease.sig.Name, lease.number}
+	n := node{lease.id, lease.number}
 	if err := h.engine.waits.begin(holder, n, h.engine.instances); err != nil {
 		r.Outcome = infer.Refused
 		return lease, nil, err

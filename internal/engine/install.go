@@ -63,7 +63,7 @@ func (e *Engine) claim(name string) error {
 		}
 		return nil
 	}
-	if _, err := repository.Find(e.opt.Repositories, name); status.CodeOf(err) != status.NotFound {
+	if _, err := e.repos.Find(name); status.CodeOf(err) != status.NotFound {
 		return status.Errorf(status.AlreadyExists, "a repository has a model '%s' already", name)
 	}
 	e.add(name)

@@ -44,7 +44,7 @@ func (e *Engine) acquireCallee(name string, version int64) (Lease, error) {
 	if err == nil {
 		return lease, nil
 	}
-	if m := (*e.models.Load())[name]; m != nil {
+	if m, unknown := e.model(name); unknown == nil {
 		if v := m.entry.Load().loadedVersion(version); v != nil && v.leases.begin() {
 			return Lease{v}, nil
 		}
@@ -60,15 +60,48 @@ func (e *Engine) find(name string, version int64) (*Version, error) {
 	if e.stopped.Load() {
 		return nil, errExiting
 	}
-	m := (*e.models.Load())[name]
-	if m == nil {
-		return nil, status.Rejectf(reject.UnknownModel, status.NotFound, "Request for unknown model: '%s' is not found", name)
+	m, err := e.model(name)
+	if err != nil {
+		return nil, err
 	}
 	v, err := m.entry.Load().version(version)
 	if err != nil && e.stopping.Load() {
 		return nil, errExiting // that is the reason
 	}
 	return v, err
+}
+
+// model returns the model that a client, or another model, means.
+func (e *Engine) model(name string) (*managed, error) {
+	models := *e.models.Load()
+	m := models[name]
+	if !e.repos.Namespaces {
+		if m == nil {
+			return nil, status.Rejectf(reject.UnknownModel, status.NotFound, "Request for unknown model: '%s' is not found", name)
+		}
+		return m, nil
+	}
+	known, wanted := 0, 0
+	for _, id := range e.repos.Named(name) {
+		if candidate := models[id]; candidate != nil {
+			known++
+			if candidate.wish.Load() != nil || candidate.installed.Load() {
+				m = candidate
+				wanted++
+			}
+		}
+	}
+	switch {
+	case known == 0 && m != nil: // the name is an ID
+		return m, nil
+	case wanted == 1:
+		return m, nil
+	case wanted > 1:
+		return nil, status.Rejectf(reject.UnknownModel, status.InvalidArgument, "There are %d identifiers of model '%s' in global map, model namespace must be provided to resolve ambiguity.", wanted, name)
+	case known > 0:
+		return nil, status.Rejectf(reject.NotReady, status.NotFound, "Identifier of model '%s' is not found in global map", name)
+	}
+	return nil, status.Rejectf(reject.UnknownModel, status.InvalidArgument, "Request for unknown model: '%s' is not found", name)
 }
 
 // leases counts the leases on a version.

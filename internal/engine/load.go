@@ -74,7 +74,7 @@ func (e *Engine) read(src repository.Entry, cfg *modelpb.ModelConfig) (*wanted, 
 		return nil, status.Errorf(status.InvalidArgument, "at least one version must be available under the version policy of model '%s'", src.Name)
 	}
 	w.chosen = chosen
-	w.model, err = src.Model(cfg, chosen, e.calls(cfg))
+	w.model, err = src.Model(cfg, chosen, e.callees(src, cfg))
 	return w, err
 }
 
@@ -84,7 +84,7 @@ func (e *Engine) openAll(ctx context.Context, w *wanted, versions []int64) outco
 	if err := ctx.Err(); err != nil {
 		return outcome{err: status.Wrap(status.Unavailable, err, "loading was called off")}
 	}
-	log := e.log.With("model", w.src.Name)
+	log := e.log.With("model", w.src.ID())
 	for _, msg := range w.warnings {
 		log.Warn(msg)
 	}
@@ -213,7 +213,7 @@ func (e *Engine) open(ctx context.Context, w *wanted, probed backend.Probed, n i
 	if err != nil {
 		return nil, err
 	}
-	v := &Version{number: n, config: cfg, sig: sig, model: m, stats: new(stats), arrived: e.opt.Arrived, calls: w.model.Calls, freed: make(chan struct{})}
+	v := &Version{id: w.src.ID(), namespace: w.src.Namespace, number: n, config: cfg, sig: sig, model: m, stats: new(stats), arrived: e.opt.Arrived, calls: w.model.Calls, freed: make(chan struct{})}
 	v.leases.init()
 	v.decoupled, v.queueSize = cfg.GetModelTransactionPolicy().GetDecoupled(), cmp.Or(e.opt.ResponseQueueSize, DefaultResponseQueueSize)
 	v.stats.init(counted, e.opt.ComputeTimes, v.decoupled)

@@ -46,7 +46,7 @@ func (e *Engine) locate(m *managed, o Override) (repository.Entry, *override, er
 	if o.Files != nil {
 		return e.locateFiles(m.name, o)
 	}
-	src, err := repository.Find(e.opt.Repositories, m.name)
+	src, err := e.repos.Find(m.name)
 	if err != nil {
 		return src, nil, err
 	}
@@ -209,7 +209,7 @@ func (e *Engine) exists(name string, o Override) error {
 	if o.Files != nil {
 		return nil
 	}
-	_, err := repository.Find(e.opt.Repositories, name)
+	_, err := e.repos.Find(name)
 	if status.CodeOf(err) == status.NotFound {
 		return status.Wrap(status.Internal, err, fmt.Sprintf("failed to load '%s', failed to poll from model repository", name))
 	}

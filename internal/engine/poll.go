@@ -50,7 +50,7 @@ func (e *Engine) Poll(ctx context.Context) error {
 	defer e.work.Done()
 	ctx, cancel := e.untilStop(ctx)
 	defer cancel()
-	found, ambiguous, err := repository.Scan(e.opt.Repositories)
+	found, ambiguous, err := e.repos.Scan()
 	if err != nil {
 		return err
 	}
@@ -64,19 +64,16 @@ func (e *Engine) Poll(ctx context.Context) error {
 // follow makes the engine serve the models that were found, and no others. The
 // ones in implied are there for others that call them.
 func (e *Engine) follow(ctx context.Context, found []repository.Entry, ambiguous []string, implied map[string]bool) error {
-	names := slices.Clone(ambiguous)
+	var names []string
 	for _, src := range found {
-		names = append(names, src.Name)
+		names = append(names, src.ID())
 	}
-	e.add(names...)
+	e.add(slices.Concat(ambiguous, names)...)
 	all := slices.Sorted(maps.Keys(*e.models.Load()))
 	if err := e.takeTurns(ctx, all...); err != nil {
 		return err
 	}
 	defer e.giveTurns(all...)
-	for _, name := range ambiguous {
-		e.fail(name, errAmbiguous)
-	}
 	wants := e.readAll(found)
 	models := *e.models.Load()
 	// Models that cannot be read stay as they are, and so do unchanged models
@@ -105,7 +102,26 @@ func (e *Engine) follow(ctx context.Context, found []repository.Entry, ambiguous
 	plan := e.plan(wants, waiting, slices.Collect(maps.Keys(gone)))
 	e.settleRest(plan, wants)
 	_ = e.carryOut(ctx, plan, wants) // Failed and the log have all of it
+	for _, name := range ambiguous { // as in Triton, what was served of them is unloaded
+		e.confuse(name)
+	}
 	return ctx.Err()
+}
+
+// confuse records that several repositories have a model of that name, of which
+// nothing is served any more.
+func (e *Engine) confuse(name string) {
+	(*e.models.Load())[name].onDisk = nil
+	known := false
+	e.publish(name, func(old *entry) *entry {
+		known = old.ambiguous
+		next := *old // with the versions that drain
+		next.ambiguous, next.err = true, errAmbiguous
+		return &next
+	})
+	if !known { // each poll finds it again
+		e.log.Error("model not loaded", "model", name, "err", errAmbiguous)
+	}
 }
 
 // settleRest records that models without an action are as desired: they may
@@ -130,7 +146,7 @@ func (e *Engine) forget(found []repository.Entry, ambiguous []string) {
 	defer e.mu.Unlock()
 	there := make(map[string]bool, len(found))
 	for _, src := range found {
-		there[src.Name] = true
+		there[src.ID()] = true
 	}
 	for _, name := range ambiguous {
 		there[name] = true
@@ -158,7 +174,7 @@ func (e *Engine) readAll(found []repository.Entry) map[string]*wanted {
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			wants[src.Name] = w
+			wants[src.ID()] = w
 		})
 	}
 	wg.Wait()
@@ -169,15 +185,15 @@ func (e *Engine) readAll(found []repository.Entry) map[string]*wanted {
 // read. It reads the folder only if something in it has changed since the last
 // poll. The caller has the model's turn.
 func (e *Engine) readChanged(src repository.Entry) *wanted {
-	m := (*e.models.Load())[src.Name]
+	m := (*e.models.Load())[src.ID()]
 	stamp := src.TreeStamp() // before the files are read, so that a later change counts
-	if m.onDisk != nil && m.stamp == stamp {
+	if m.onDisk != nil && m.stamp == stamp && !(e.repos.Namespaces && m.onDisk.ensemble()) {
 		return m.onDisk
 	}
 	w, err := e.read(src, nil)
 	if err != nil {
 		m.onDisk = nil
-		e.fail(src.Name, err)
+		e.fail(src.ID(), err)
 		return nil
 	}
 	m.onDisk, m.stamp = w, stamp

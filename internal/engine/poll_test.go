@@ -110,9 +110,9 @@ func TestAModelMovesBetweenRepositories(t *testing.T) {
 	}
 	write(t, there, "m/config.pbtxt", oneInput)
 	write(t, there, "m/1/model", "")
-	poll("m 1 READY model appears in two or more repositories")
-	if _, err := askLatest(t.Context(), e, "m"); err != nil {
-		t.Errorf("while it is in both: %v", err)
+	poll("m -1 UNAVAILABLE model appears in two or more repositories")
+	if _, err := askLatest(t.Context(), e, "m"); status.CodeOf(err) != status.NotFound {
+		t.Errorf("while it is in both: got %v, want not found", err)
 	}
 	remove(t, here, "m")
 	poll("m 1 READY")
@@ -215,19 +215,18 @@ func TestExplicitStartLoadsWhatIsNamed(t *testing.T) {
 }
 
 func TestOneNameInTwoRepositories(t *testing.T) {
-	const twice = "a 1 READY model appears in two or more repositories"
+	const twice = "a -1 UNAVAILABLE model appears in two or more repositories"
 	for _, tt := range []struct {
-		does   string
-		left   int   // the repository that keeps its folder
-		opened int64 // versions that are opened when the other folder is removed
+		does string
+		left int // the repository that keeps its folder
 	}{
-		{"the new folder is removed", 0, 0},
-		{"the old folder is removed", 1, 1},
+		{"the new folder is removed", 0},
+		{"the old folder is removed", 1},
 	} {
 		t.Run(tt.does, func(t *testing.T) {
 			dirs := []string{repo(t, map[string]string{"a/config.pbtxt": oneInput, "a/1/": ""}), t.TempDir()}
 			e, c := polling(t, slog.New(slog.DiscardHandler), dirs...)
-			poll := func(opened int64, ready bool, want string) {
+			poll := func(opened int64, served bool, want string) {
 				t.Helper()
 				before := c.opened.Load()
 				for range 2 {
@@ -237,18 +236,18 @@ func TestOneNameInTwoRepositories(t *testing.T) {
 					e.work.Wait()
 				}
 				wantStates(t, e, want)
-				if got := c.opened.Load() - before; got != opened || e.Ready() != ready || !e.ModelReady("a", 1) {
-					t.Errorf("got %d versions opened, server ready %v, model ready %v, want %d, %v, true", got, e.Ready(), e.ModelReady("a", 1), opened, ready)
+				if got := c.opened.Load() - before; got != opened || !e.Ready() || e.ModelReady("a", 1) != served {
+					t.Errorf("got %d versions opened, server ready %v, model ready %v, want %d, true, %v", got, e.Ready(), e.ModelReady("a", 1), opened, served)
 				}
 			}
 			write(t, dirs[1], "a/config.pbtxt", oneInput)
 			write(t, dirs[1], "a/1/model", "")
-			poll(0, true, twice) // what is served stays
+			poll(0, false, twice) // as in Triton, what was served is unloaded
 			remove(t, dirs[1-tt.left], "a")
-			poll(tt.opened, true, "a 1 READY")
+			poll(1, true, "a 1 READY")
 			write(t, dirs[1-tt.left], "a/config.pbtxt", oneInput)
 			write(t, dirs[1-tt.left], "a/1/model", "")
-			poll(0, true, twice)
+			poll(0, false, twice)
 		})
 	}
 }

@@ -117,7 +117,7 @@ func (e *Engine) finishResizing(name string, list []*resizing) (err error) {
 // instances.
 func (v *Version) resize(r *resizing) *Version {
 	next := &Version{
-		number: v.number, config: r.config, sig: v.sig, model: v.model, members: append(r.stay, r.started...), sched: v.sched,
+		id: v.id, namespace: v.namespace, number: v.number, config: r.config, sig: v.sig, model: v.model, members: append(r.stay, r.started...), sched: v.sched,
 		decoupled: v.decoupled, queueSize: v.queueSize, stats: v.stats, cached: v.cached, arrived: v.arrived,
 		loaded: v.loaded, loadDuration: v.loadDuration, calls: v.calls, store: v.store,
 		freed: make(chan struct{}), before: v,

@@ -31,7 +31,7 @@ func (e *Engine) retire(list []*Version, unloaded bool) {
 	for _, v := range list {
 		var callers []*Version
 		for _, other := range e.retired {
-			if unloaded && slices.Contains(other.calls, v.sig.Name) {
+			if unloaded && slices.Contains(other.calls, v.id) {
 				callers = append(callers, other)
 			}
 		}
@@ -65,11 +65,11 @@ func (e *Engine) drain(v *Version) {
 	e.free(v)
 	switch after := time.Since(begin).Round(time.Millisecond); {
 	case !v.resized:
-		e.log.Info("unloaded", "model", v.sig.Name, "version", v.number, "after", after)
+		e.log.Info("unloaded", "model", v.id, "version", v.number, "after", after)
 	case len(v.leaving) > 0:
-		e.log.Info("instances removed", "model", v.sig.Name, "version", v.number, "instances", len(v.leaving), "after", after)
+		e.log.Info("instances removed", "model", v.id, "version", v.number, "instances", len(v.leaving), "after", after)
 	}
-	e.publish(v.sig.Name, func(old *entry) *entry {
+	e.publish(v.id, func(old *entry) *entry {
 		e.retired = slices.DeleteFunc(e.retired, func(other *Version) bool { return other == v })
 		if old.versions[v.number].v != v {
 			return old // it was replaced
@@ -82,6 +82,6 @@ func (e *Engine) drain(v *Version) {
 // free closes a version that nobody uses.
 func (e *Engine) free(v *Version) {
 	if err := v.free(); err != nil {
-		e.log.Warn("freeing the model", "model", v.sig.Name, "version", v.number, "err", err)
+		e.log.Warn("freeing the model", "model", v.id, "version", v.number, "err", err)
 	}
 }

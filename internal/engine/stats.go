@@ -216,7 +216,7 @@ func failReason(r *infer.Request, err error) int {
 func (v *Version) snapshot() Statistics {
 	s := v.stats
 	out := Statistics{
-		Name: v.sig.Name, Version: v.number, Config: v.config,
+		Name: v.sig.Name, Namespace: v.namespace, Version: v.number, Config: v.config,
 		LastInference: uint64(s.last.Load()), InferenceCount: s.inferences.Load(),
 		Fail:     Duration{s.fail.Load(), s.failNs.Load()},
 		Failures: make(map[string]uint64, failCount),

@@ -19,6 +19,8 @@ import (
 // A Version is a loaded version of a model: its instances and the scheduler in
 // front of them.
 type Version struct {
+	id        string // of the model
+	namespace string // of the model; empty when there are none
 	number    int64
 	config    *modelpb.ModelConfig
 	sig       *model.Signature

@@ -27,20 +27,23 @@ type emitter struct {
 
 // labels are the labels of a version's series.
 type labels struct {
-	model, version string
-	tags           map[string]string
-	head, tail     string // as text: up to the model's name, and the version
+	model, namespace, version string
+	tags                      map[string]string
+	head, tail                string // as text: up to the model's name and namespace, and the version
 }
 
 // newLabels returns the labels of a version of a model.
-func newLabels(model, version string, tags map[string]string) *labels {
-	l := &labels{model: model, version: version, tags: tags}
+func newLabels(model, namespace, version string, tags map[string]string) *labels {
+	l := &labels{model: model, namespace: namespace, version: version, tags: tags}
 	var room [128]byte
 	b := append(room[:0], '{')
 	for _, key := range slices.Sorted(maps.Keys(tags)) { // they come first, since they begin with _
 		b = append(appendPair(b, "_"+key, strings.ToValidUTF8(tags[key], "\uFFFD")), ',')
 	}
 	b = appendPair(b, "model", strings.ToValidUTF8(model, "\uFFFD"))
+	if namespace != "" {
+		b = appendPair(append(b, ','), "namespace", strings.ToValidUTF8(namespace, "\uFFFD"))
+	}
 	l.head = string(b)
 	l.tail = string(appendPair(append(b[:0], ','), "version", version))
 	return l
@@ -49,6 +52,9 @@ func newLabels(model, version string, tags map[string]string) *labels {
 // pairs returns the labels for the library, sorted by name.
 func (l *labels) pairs() []*dto.LabelPair {
 	list := []*dto.LabelPair{label("model", l.model), label("version", l.version)}
+	if l.namespace != "" {
+		list = append(list, label("namespace", l.namespace))
+	}
 	for key, value := range l.tags {
 		list = append(list, label("_"+key, value))
 	}
@@ -57,7 +63,7 @@ func (l *labels) pairs() []*dto.LabelPair {
 }
 
 func labelsOf(s *engine.Statistics) *labels {
-	return newLabels(s.Name, strconv.FormatInt(s.Version, 10), s.Config.GetMetricTags())
+	return newLabels(s.Name, s.Namespace, strconv.FormatInt(s.Version, 10), s.Config.GetMetricTags())
 }
 
 // value sends a number. extra are further labels, whose names come between model

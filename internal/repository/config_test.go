@@ -8,7 +8,7 @@ import (
 )
 
 func TestConfigChoosesTheFile(t *testing.T) {
-	e := Entry{"m", tree(t, map[string]string{
+	e := Entry{Name: "m", Dir: tree(t, map[string]string{
 		"config.pbtxt":       `name: "m" backend: "plain"`,
 		"configs/gpu.pbtxt":  `backend: "gpu"`,
 		"configs/none.txt":   `backend: "wrong"`,
@@ -39,7 +39,7 @@ func TestConfigChoosesTheFile(t *testing.T) {
 }
 
 func TestConfigWithoutAFileHasTheModelsName(t *testing.T) {
-	cfg, err := Entry{"m", t.TempDir()}.Config("")
+	cfg, err := Entry{Name: "m", Dir: t.TempDir()}.Config("")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,11 +49,11 @@ func TestConfigWithoutAFileHasTheModelsName(t *testing.T) {
 }
 
 func TestConfigOfAnotherModel(t *testing.T) {
-	_, err := Entry{"m", tree(t, map[string]string{"config.pbtxt": `name: "other"`})}.Config("")
+	_, err := Entry{Name: "m", Dir: tree(t, map[string]string{"config.pbtxt": `name: "other"`})}.Config("")
 	checkError(t, err, status.InvalidArgument, "unexpected directory name 'm' for model 'other', directory name must equal model name")
 }
 
 func TestConfigOfAFolderThatIsGone(t *testing.T) {
-	_, err := Entry{"m", filepath.Join(t.TempDir(), "m")}.Config("")
+	_, err := Entry{Name: "m", Dir: filepath.Join(t.TempDir(), "m")}.Config("")
 	checkError(t, err, status.NotFound, `model "m": read `)
 }

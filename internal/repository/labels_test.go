@@ -11,7 +11,7 @@ import (
 )
 
 func TestLabelsAreTheLines(t *testing.T) {
-	e := Entry{"m", tree(t, map[string]string{
+	e := Entry{Name: "m", Dir: tree(t, map[string]string{
 		"plain":      "cat\ndog\n",
 		"open":       "cat\ndog",
 		"windows":    "cat\r\ndog\r\n",
@@ -34,7 +34,7 @@ func TestLabelsAreTheLines(t *testing.T) {
 
 func TestLabelsStayInTheModelsFolder(t *testing.T) {
 	root := tree(t, map[string]string{"secret": "x", "m/labels": "cat", "m/latin": "\xe9", "m/sub/": ""})
-	e := Entry{"m", filepath.Join(root, "m")}
+	e := Entry{Name: "m", Dir: filepath.Join(root, "m")}
 	for _, c := range []struct {
 		file string
 		code status.Code
@@ -62,6 +62,6 @@ func TestLabelsOfAFileThatIsTooLarge(t *testing.T) {
 	if err := os.Truncate(path, maxFile+1<<20); err != nil {
 		t.Fatal(err)
 	}
-	_, err := Entry{"m", dir}.Labels("labels")
+	_, err := Entry{Name: "m", Dir: dir}.Labels("labels")
 	checkError(t, err, status.InvalidArgument, "the file has 17.0 MiB, and at most 16.0 MiB are read")
 }

@@ -8,12 +8,12 @@ import (
 // A Model is a model's state for a plan: as the repository wants it, or as it
 // is served.
 type Model struct {
-	Name      string
+	Name      string          // its ID
 	Config    string          // digest of the configuration without its instance groups and version policy
 	Instances string          // digest of the instance groups
 	Files     Stamp           // of the files outside the version folders, such as labels
 	Versions  map[int64]Stamp // those that are, or should be, served
-	Calls     []string        // the models that it sends requests to
+	Calls     []string        // the IDs of the models that it sends requests to
 }
 
 // A Kind is the kind of an Action.
@@ -91,7 +91,7 @@ func follow(want, have map[string]Model, name string, changed map[string]bool) [
 // change returns the actions that lead from one state of a model to another.
 func change(want, have Model) []Action {
 	add, remove, both := versions(want, have.Versions), versions(have, want.Versions), []int64(nil)
-	changed := want.Config != have.Config || want.Files != have.Files
+	changed := want.Config != have.Config || want.Files != have.Files || !slices.Equal(want.Calls, have.Calls)
 	for n, stamp := range want.Versions {
 		if old, ok := have.Versions[n]; ok {
 			both = append(both, n)

@@ -18,61 +18,142 @@ import (
 
 // An Entry is the folder of one model.
 type Entry struct {
-	Name string
-	Dir  string
+	Name      string
+	Namespace string // its repository, when each is a namespace; else empty
+	Dir       string
 }
 
-// Scan returns the models of the repositories, sorted by name, and separately
-// the names that more than one repository has, which cannot be served. Files
-// and folders whose names begin with a dot are not models.
-func Scan(roots []string) (entries []Entry, ambiguous []string, err error) {
-	dirs := map[string][]string{} // the folders of each name
-	for _, root := range distinct(roots) {
+// separator stands between the namespace and the name of a model, as in Triton's
+// messages.
+const separator = "::"
+
+// ID returns what tells the model apart from all others: its name, after its
+// namespace if it has one.
+func (e Entry) ID() string {
+	if e.Namespace == "" {
+		return e.Name
+	}
+	return e.Namespace + separator + e.Name
+}
+
+// A Set is the repositories of a server.
+type Set struct {
+	Roots []string
+	// Namespaces makes each repository a namespace, so that several can have
+	// models of the same name. Otherwise such models cannot be served.
+	Namespaces bool
+}
+
+// Scan returns the models of the repositories, sorted by ID, and separately the
+// names that more than one repository has, which cannot be served. Files and
+// folders whose names begin with a dot are not models.
+func (s Set) Scan() (entries []Entry, ambiguous []string, err error) {
+	found := map[string][]Entry{} // by ID
+	for _, root := range distinct(s.Roots) {
 		names, err := subfolders(root)
 		if err != nil {
 			return nil, nil, rootError(root, err)
 		}
 		for _, name := range names {
 			if !strings.HasPrefix(name, ".") {
-				dirs[name] = append(dirs[name], filepath.Join(root, name))
+				e := s.entry(root, name)
+				found[e.ID()] = append(found[e.ID()], e)
 			}
 		}
 	}
-	for name, found := range dirs {
-		if len(found) > 1 {
-			ambiguous = append(ambiguous, name)
+	for id, list := range found {
+		if len(list) > 1 {
+			ambiguous = append(ambiguous, id)
 		} else {
-			entries = append(entries, Entry{Name: name, Dir: found[0]})
+			entries = append(entries, list[0])
 		}
 	}
 	slices.Sort(ambiguous)
-	slices.SortFunc(entries, func(a, b Entry) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(entries, func(a, b Entry) int { return cmp.Compare(a.ID(), b.ID()) })
 	return entries, ambiguous, nil
 }
 
-// Find returns the model of that name. A name without a folder, or one that
-// leads out of the repositories, is an invalid argument.
-func Find(roots []string, name string) (Entry, error) {
+func (s Set) entry(root, name string) Entry {
+	e := Entry{Name: name, Dir: filepath.Join(root, name)}
+	if s.Namespaces {
+		e.Namespace = root
+	}
+	return e
+}
+
+// Find returns the model of that ID, or the only one of that name. An ID without
+// a folder is not found; one that leads out of the repositories is an invalid
+// argument.
+func (s Set) Find(id string) (Entry, error) {
+	namespace, name := s.split(id)
 	if err := CheckName(name); err != nil {
 		return Entry{}, err
 	}
-	var found []string
-	for _, root := range distinct(roots) {
-		if isRemote(root) {
-			return Entry{}, rootError(root, errRemote)
-		}
-		dir := filepath.Join(root, name)
-		if info, err := os.Stat(dir); err == nil && info.IsDir() {
-			found = append(found, dir)
-		}
+	found, err := s.folders(namespace, name)
+	if err != nil {
+		return Entry{}, err
 	}
 	switch len(found) {
 	case 0:
-		return Entry{}, status.Errorf(status.NotFound, "model %q: no repository has a folder of that name", name)
+		return Entry{}, status.Errorf(status.NotFound, "model %q: no repository has a folder of that name", id)
 	case 1:
-		return Entry{Name: name, Dir: found[0]}, nil
+		return found[0], nil
 	}
-	return Entry{}, status.Errorf(status.AlreadyExists, "model %q: several repositories have it: %s", name, strings.Join(found, ", "))
+	var dirs []string
+	for _, e := range found {
+		dirs = append(dirs, e.Dir)
+	}
+	return Entry{}, status.Errorf(status.AlreadyExists, "model %q: several repositories have it: %s", id, strings.Join(dirs, ", "))
+}
+
+// folders returns the models of that name, in one namespace unless that is empty.
+func (s Set) folders(namespace, name string) (found []Entry, err error) {
+	for _, root := range distinct(s.Roots) {
+		if isRemote(root) {
+			return nil, rootError(root, errRemote)
+		}
+		e := s.entry(root, name)
+		if info, err := os.Stat(e.Dir); err == nil && info.IsDir() && (namespace == "" || namespace == root) {
+			found = append(found, e)
+		}
+	}
+	return found, nil
+}
+
+// Named returns the IDs that the models of that name have, or would have: one,
+// unless each repository is a namespace.
+func (s Set) Named(name string) []string {
+	ids := []string{name}
+	if s.Namespaces {
+		for _, root := range distinct(s.Roots) {
+			ids = append(ids, s.entry(root, name).ID())
+		}
+	}
+	return ids
+}
+
+// Name returns the name in an ID.
+func (s Set) Name(id string) string {
+	_, name := s.split(id)
+	return name
+}
+
+// Namespace returns the namespace in an ID; empty when there is none.
+func (s Set) Namespace(id string) string {
+	namespace, _ := s.split(id)
+	return namespace
+}
+
+// split returns the namespace and the name in an ID.
+func (s Set) split(id string) (namespace, name string) {
+	if s.Namespaces {
+		for _, root := range distinct(s.Roots) {
+			if name, ok := strings.CutPrefix(id, root+separator); ok {
+				return root, name
+			}
+		}
+	}
+	return "", id
 }
 
 // CheckName refuses names that no model can have: without a letter, or leading

@@ -3,6 +3,7 @@ package repository
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -56,15 +57,15 @@ func TestScanFindsModelsByName(t *testing.T) {
 	if err := os.Symlink(filepath.Join(b, "nowhere"), filepath.Join(a, "dangling")); err != nil {
 		t.Fatal(err)
 	}
-	entries, ambiguous, err := Scan([]string{a, b, a + "/"})
+	entries, ambiguous, err := Set{Roots: []string{a, b, a + "/"}}.Scan()
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []Entry{
-		{"apple", filepath.Join(a, "apple")},
-		{"linked", filepath.Join(a, "linked")},
-		{"mango", filepath.Join(b, "mango")},
-		{"zebra", filepath.Join(a, "zebra")},
+		{Name: "apple", Dir: filepath.Join(a, "apple")},
+		{Name: "linked", Dir: filepath.Join(a, "linked")},
+		{Name: "mango", Dir: filepath.Join(b, "mango")},
+		{Name: "zebra", Dir: filepath.Join(a, "zebra")},
 	}
 	if diff := cmp.Diff(want, entries); diff != "" {
 		t.Errorf("entries (-want +got):\n%s", diff)
@@ -84,7 +85,7 @@ func TestScanRefusesWhatIsNoRepository(t *testing.T) {
 		{"a third object store", "as://account/container", "object stores are not supported"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, _, err := Scan([]string{c.root})
+			_, _, err := Set{Roots: []string{c.root}}.Scan()
 			checkError(t, err, status.InvalidArgument, "--model-repository ")
 			checkError(t, err, status.InvalidArgument, c.want)
 		})
@@ -92,8 +93,48 @@ func TestScanRefusesWhatIsNoRepository(t *testing.T) {
 }
 
 func TestScanOfAnEmptyRepository(t *testing.T) {
-	entries, ambiguous, err := Scan([]string{t.TempDir()})
+	entries, ambiguous, err := Set{Roots: []string{t.TempDir()}}.Scan()
 	if len(entries) != 0 || len(ambiguous) != 0 || err != nil {
 		t.Errorf("got %v, %v, %v, want nothing", entries, ambiguous, err)
+	}
+}
+
+func TestNamespacesTellModelsOfOneNameApart(t *testing.T) {
+	a, b := tree(t, map[string]string{"both/": "", "one/": ""}), tree(t, map[string]string{"both/": ""})
+	set := Set{Roots: []string{a, b}, Namespaces: true}
+	entries, ambiguous, err := set.Scan()
+	if err != nil || len(ambiguous) != 0 {
+		t.Fatalf("got %v, %v, want no error and nothing ambiguous", ambiguous, err)
+	}
+	var ids []string
+	for _, e := range entries {
+		ids = append(ids, e.ID())
+		if found, err := set.Find(e.ID()); found != e || err != nil {
+			t.Errorf("%s: got %v, %v, want %v", e.ID(), found, err, e)
+		}
+		if set.Name(e.ID()) != e.Name || set.Namespace(e.ID()) != e.Namespace || filepath.Join(e.Namespace, e.Name) != e.Dir {
+			t.Errorf("%s: got %q in %q, want %v", e.ID(), set.Name(e.ID()), set.Namespace(e.ID()), e)
+		}
+	}
+	want := []string{a + "::both", a + "::one", b + "::both"}
+	slices.Sort(want)
+	if diff := cmp.Diff(want, ids); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if _, err := set.Find("one"); err != nil {
+		t.Errorf("the only one of its name: %v", err)
+	}
+	for _, c := range []struct {
+		id   string
+		want status.Code
+	}{
+		{"both", status.AlreadyExists},
+		{b + "::one", status.NotFound},
+		{b + "::../" + filepath.Base(a) + "/one", status.InvalidArgument},
+		{"/elsewhere::one", status.InvalidArgument},
+	} {
+		if _, err := set.Find(c.id); status.CodeOf(err) != c.want {
+			t.Errorf("%s: got %v, want %v", c.id, err, c.want)
+		}
 	}
 }

@@ -23,7 +23,7 @@ func (e Entry) Model(cfg *modelpb.ModelConfig, versions []int64, calls []string)
 	instances := &modelpb.ModelConfig{InstanceGroup: cfg.GetInstanceGroup()}
 	rest := proto.Clone(cfg).(*modelpb.ModelConfig)
 	rest.InstanceGroup, rest.VersionPolicy = nil, nil
-	m := Model{Name: e.Name, Versions: make(map[int64]Stamp, len(versions)), Calls: calls, Files: e.filesStamp()}
+	m := Model{Name: e.ID(), Versions: make(map[int64]Stamp, len(versions)), Calls: calls, Files: e.filesStamp()}
 	var err error
 	if m.Instances, err = digest(instances); err != nil {
 		return Model{}, err

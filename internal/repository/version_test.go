@@ -18,7 +18,7 @@ func TestVersionsAreTheFoldersWithNumbers(t *testing.T) {
 		"01/": "", "-1/": "", "+1/": "", "1a/": "", "9223372036854775808/": "", "old/": "",
 	})
 	var warned []string
-	got, err := Entry{"m", dir}.Versions(func(msg string) { warned = append(warned, msg) })
+	got, err := Entry{Name: "m", Dir: dir}.Versions(func(msg string) { warned = append(warned, msg) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,12 +37,12 @@ func TestVersionsAreTheFoldersWithNumbers(t *testing.T) {
 }
 
 func TestVersionsOfAFolderThatIsGone(t *testing.T) {
-	_, err := Entry{"m", filepath.Join(t.TempDir(), "m")}.Versions(nil)
+	_, err := Entry{Name: "m", Dir: filepath.Join(t.TempDir(), "m")}.Versions(nil)
 	checkError(t, err, status.NotFound, `model "m": read `)
 }
 
 func TestAFolderWithModelPyAloneHasVersion1(t *testing.T) {
-	e := Entry{"m", tree(t, map[string]string{"model.py": "", "weights/w": "", "__pycache__/x": ""})}
+	e := Entry{Name: "m", Dir: tree(t, map[string]string{"model.py": "", "weights/w": "", "__pycache__/x": ""})}
 	warn := func(msg string) { t.Errorf("warned %q, want no warning", msg) }
 	got, err := e.Versions(warn)
 	if err != nil {
@@ -57,7 +57,7 @@ func TestAFolderWithModelPyAloneHasVersion1(t *testing.T) {
 }
 
 func TestVersionFoldersGoBeforeAModelPyBesideThem(t *testing.T) {
-	e := Entry{"m", tree(t, map[string]string{"model.py": "", "3/model.py": ""})}
+	e := Entry{Name: "m", Dir: tree(t, map[string]string{"model.py": "", "3/model.py": ""})}
 	got, err := e.Versions(nil)
 	if err != nil {
 		t.Fatal(err)
