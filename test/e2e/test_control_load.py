@@ -296,7 +296,7 @@ def test_reloads_leave_nothing_behind(serve, tmp_path, mode, kinds):
     control, _ = connect(running, "grpc")
 
     def reload(n: int) -> None:
-        for i in range(n // (len(kinds) // len(set(kinds)))):
+        for i in range(max(1, n // (len(kinds) // len(set(kinds))))):
             factor = 3.0 + i % 2
             for model in named.values():
                 model.write(1, factor)
