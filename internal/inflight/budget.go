@@ -25,9 +25,13 @@ const (
 	// requests may use. Large requests that fill the budget cannot keep
 	// health checks and small requests out.
 	reserve = 8
+	// smallWait is how many times as long as others a small claim waits. It needs
+	// little, and slow holders that are ended for it take a second to be known and
+	// to go.
+	smallWait = 3
 )
 
-// DefaultWait is how long a claim that does not fit waits.
+// DefaultWait is how long a claim that does not fit waits; a small one waits longer.
 const DefaultWait = time.Second
 
 // A Budget is a number of bytes that requests and answers in flight share. A
@@ -105,7 +109,7 @@ func (b *Budget) ceiling(holds int64) int64 {
 }
 
 // Acquire claims n bytes for a request that already holds held. If they do not
-// fit it waits for a moment, and then fails with ResourceExhausted. Give them
+// fit it waits for a while, and then fails with ResourceExhausted. Give them
 // back with Release.
 func (b *Budget) Acquire(n, held int64) error {
 	if b == nil || n <= 0 {
@@ -169,9 +173,9 @@ func (b *Budget) raise(used int64) {
 func (b *Budget) await(n int64, small bool) error {
 	w := &waiter{n: n, granted: make(chan struct{})}
 	b.mu.Lock()
-	queue := &b.large
+	queue, wait := &b.large, b.wait
 	if small {
-		queue = &b.small
+		queue, wait = &b.small, smallWait*b.wait
 	}
 	queue.queue = append(queue.queue, w)
 	b.countLocked()
@@ -185,7 +189,7 @@ func (b *Budget) await(n int64, small bool) error {
 		return nil
 	default:
 	}
-	timer := time.NewTimer(b.wait)
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-w.granted:

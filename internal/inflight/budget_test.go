@@ -177,3 +177,21 @@ func TestReuseMakesNoMemory(t *testing.T) {
 		t.Error("got a buffer of a size that is not kept")
 	}
 }
+
+func TestSmallClaimsWaitLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(16<<20, time.Second)
+		b.Force(16 << 20)
+		waited := func(n int64) time.Duration {
+			begin := time.Now()
+			wantRefused(t, b.Acquire(n, 0))
+			return time.Since(begin)
+		}
+		if got := waited(1 << 20); got != time.Second {
+			t.Errorf("a large claim waited %v, want 1s", got)
+		}
+		if got := waited(1 << 10); got != smallWait*time.Second {
+			t.Errorf("a small claim waited %v, want %ds", got, smallWait)
+		}
+	})
+}
