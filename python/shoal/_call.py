@@ -15,7 +15,7 @@ def call(model: str, /, **inputs: Any) -> Any:
     """Asks another model of this server, from within predict. Inputs are arrays by name, with their rows; the result is the
     output's array, or a dict of arrays where the model has several outputs. An error of the model is raised as shoal.Error."""
     calls = _open(model)
-    return calls.ask(_tensors(model, inputs), _calls.message(model), calls.holds(), _result)
+    return calls.ask(_tensors(model, inputs), (model, -1, ()), _calls.NOTHING, _result)
 
 
 async def acall(model: str, /, **inputs: Any) -> Any:
@@ -24,17 +24,17 @@ async def acall(model: str, /, **inputs: Any) -> Any:
     loop = asyncio.get_running_loop()
     answered = loop.create_future()
 
-    def settle(answer: dict[str, Any]) -> None:
+    def settle(answer: _calls.Answer) -> None:
         if not answered.cancelled():
             answered.set_result(answer)
 
-    def take(answer: dict[str, Any]) -> None:
+    def take(answer: _calls.Answer) -> None:
         loop.call_soon_threadsafe(settle, answer)
 
-    _, slot = calls.start(_tensors(model, inputs), take, calls.holds(in_loop=True), **_calls.message(model))
+    _, slot = calls.start(_tensors(model, inputs), (model, -1, ()), _calls.NOTHING, take, calls.holds(in_loop=True))
     answer = await answered  # when this is cancelled the slot stays the call's
     try:
-        return _result(slot, answer)
+        return _result(calls, slot, answer)
     finally:
         calls.free(slot)
 
@@ -61,8 +61,8 @@ def _tensors(model: str, inputs: dict[str, Any]) -> list[tuple]:
     return made
 
 
-def _result(slot: Any, answer: dict[str, Any]) -> Any:
-    if answer.get("error") is not None:
-        raise Error(answer["error"], _calls.ERRORS.get(answer.get("code"), "INTERNAL"))
-    found = {name: _dtypes.from_bf16(array) if datatype == "BF16" else array for name, array, datatype in _calls.outputs(slot, answer)}
+def _result(calls: _calls.Calls, slot: Any, answer: _calls.Answer) -> Any:
+    if answer.error is not None:
+        raise Error(answer.error, _calls.ERRORS.get(answer.code, "INTERNAL"))
+    found = {name: _dtypes.from_bf16(array) if datatype == "BF16" else array for name, array, datatype in calls.outputs(slot, answer)}
     return next(iter(found.values())) if len(found) == 1 else found

@@ -1,28 +1,46 @@
 """A model's requests to other models of its server.
 
 The inputs go into a slot of the shared memory and the outputs come back in its
-other half; the rest goes over the socket. A slot is asked for once and then used
-for one call after another. internal/backend/python/calls.go has the other end.
+other half. What else a call says is a message: in the slot, when the thread that
+runs the batch calls, because the server's thread that waits for the batch runs such
+calls; otherwise over the socket. A slot is asked for once and then used for one call
+after another. internal/backend/python/calls.go and callwire.go have the other end.
 """
 
 import ctypes
 import json
 import mmap
+import os
 import platform
 import queue
 import struct
 import threading
+import weakref
 
 import numpy as np
 
 from shoal import _answer, _codec
-from shoal._memory import HALF, SPAN
+from shoal._memory import CALL_AT, CALL_SIZE, CALL_SLOT, FIRST_MAP, HALF, ONE, SPAN, rounded
 
 _ALIGN = 64
-_FIRST_MAP = 1 << 20
 _CODES = {name: i for i, name in enumerate(_codec.NAMES)}
 ERRORS = {number: name for name, number in _answer.CODES.items()}
 
+# A call: its number; the slot; the batch that waits, or 0; bytes of the inputs; time-out; sequence; bytes of the table and
+# of the rarer properties, which follow; flags of the sequence; how it is answered.
+_CALL = struct.Struct("<IIQQqQIIBB6x")
+_DECOUPLED, _DIRECT, _UNCACHED = 1, 2, 4
+_TARGET = struct.Struct("<qHHH")  # of the table: version; outputs that are wanted; inputs; bytes of the model's name
+_TENSOR = struct.Struct("<HBB")  # bytes of the name; type; rank. The name, the shape, the offset and the size follow
+_TEXT = struct.Struct("<H")
+# An answer: the call; flags; code of the error; outputs; bytes of the error, of the parameters; bytes of the slot's half.
+_ANSWER = struct.Struct("<IBBHIIQ")
+_FINAL, _EMPTY, _ERROR = 1, 2, 4
+_MAX_TABLES = 256
+
+# From how many bytes on outputs are lent, rather than copied, and how many slots may be lent at a time.
+_LEND = 64 << 10
+_MAX_LENT = 16
 
 # The number of the system call futex, where it is known: then a thread waits in the slot for its answer, and the one
 # that reads the socket need not wake it.
@@ -51,70 +69,118 @@ class _Slot:
         self._at = (number + 1) * SPAN
         self.ours = self.theirs = None
         self._word = None  # the first of theirs
+        self.lent = False  # arrays of the model refer to the server's half
+        self.write(FIRST_MAP)
+        self.read(FIRST_MAP)
 
     def arm(self):
         """Prepare for an answer that wait waits for."""
-        self.read(_FIRST_MAP)
         if self._word is None:
             self._word = ctypes.c_uint32.from_buffer(self.theirs)
         self._word.value = 0
 
     def wait(self, over):
-        """Return the answer to the call in the slot; None when over() is true."""
+        """Wait for the answer to the call in the slot. Returns False when over() is true."""
         word = self._word
         while word.value == 0:
             _syscall(_FUTEX, ctypes.byref(word), _WAIT, 0, ctypes.byref(_SECOND), None, 0)
             if word.value == 0 and over():
-                return None
+                return False
+        return True
+
+    def answer(self):
+        """The answer in the slot."""
         _, size, at = _HEAD.unpack_from(self.theirs)
-        return json.loads(self.read(at + size)[at : at + size])
+        return Answer(self.read(at + size)[at : at + size])
 
     def write(self, size):
         if self.ours is None or len(self.ours) < size:
-            self.ours = mmap.mmap(self._file, _rounded(size), offset=self._at + HALF)
+            self.ours = mmap.mmap(self._file, rounded(size), offset=self._at + HALF)
         return self.ours
 
     def read(self, size):
         if self.theirs is None or len(self.theirs) < size:
-            self.theirs = mmap.mmap(self._file, _rounded(size), offset=self._at)
+            self.theirs = mmap.mmap(self._file, rounded(size), offset=self._at)
             self._word = None
         return self.theirs
 
 
-def _rounded(size):
-    n = _FIRST_MAP
-    while n < size:
-        n *= 2
-    return n
+class Answer:
+    """A response to a call, or its end."""
+
+    __slots__ = ("call", "code", "error", "final", "layout", "params", "size")
+    _layouts = {}  # of the tables that were seen
+
+    def __init__(self, message):
+        self.call, flags, self.code, count, error, params, self.size = _ANSWER.unpack_from(message)
+        self.final = flags & _FINAL != 0
+        end = len(message) - error - params
+        table = message[_ANSWER.size : end]
+        self.layout = Answer._layouts.get(table)
+        if self.layout is None:
+            if len(Answer._layouts) >= _MAX_TABLES:
+                Answer._layouts.clear()
+            self.layout = Answer._layouts[table] = _read_table(table, count)
+        self.error = message[end : end + error].decode("utf-8", "replace") if flags & _ERROR else None
+        self.params = json.loads(message[end + error :]) if params else None
+
+
+def _failed(call, text):
+    """The answer to a call that the server cannot give any more."""
+    text = text.encode()
+    return Answer(_ANSWER.pack(call, _FINAL | _ERROR, _answer.CODES["UNAVAILABLE"], 0, len(text), 0, 0) + text)
+
+
+def _read_table(table, count):
+    """The outputs of an answer: name, code of the type, shape, offset."""
+    found, at = [], 0
+    for _ in range(count):
+        size, code, rank = _TENSOR.unpack_from(table, at)
+        at += _TENSOR.size
+        name = table[at : at + size].decode("utf-8", "replace")
+        *shape, offset, _ = struct.unpack_from("<%dqQQ" % rank, table, at + size)
+        at += size + 8 * rank + 16
+        found.append((name, code, tuple(shape), offset))
+    return found
 
 
 class Calls:
     """The calls of one worker. Any thread may call."""
 
-    def __init__(self, memory, ask_slot, send_call, send_next):
+    def __init__(self, memory, ask_slot, send_call, send_next, channel):
         self._memory = memory
         self._ask_slot, self._send_call, self._send_next = ask_slot, send_call, send_next
+        self._channel = channel
+        self._idle = []  # slots; also appended to without the lock, when garbage is collected
+        self._lent = 0
+        self._leases = {}  # a lent slot's number: the reference that tells when it is free
+        self._tables = {}  # what is called, and the inputs' types and shapes: the table
         self._lock = threading.Lock()  # protects the fields below
-        self._idle = []
         self._last = 0
         self._live = {}  # a call's number: what takes its answers
         self._over = False
         self.thread = 0  # the thread that runs batches
         self.loop_holds = False  # coroutines hold the batch, too
-        self.batch = lambda: 0  # the number of the batch that runs
 
-    def start(self, tensors, take, held, **message):
-        """Send a call. Tensors are (name, array, data type); take is called with each
-        answer, in the thread that reads the socket. Without it the answer is waited
-        for in the slot. Returns the call's number and the slot."""
-        with self._lock:
-            if self._over:
-                raise RuntimeError("the server is gone")
-            slot = self._idle.pop() if self._idle else None
-        if slot is None:
+    def start(self, tensors, target, told, take, held, kind=0):
+        """Send a call. Tensors are (name, array, data type); target is (model, version,
+        names of outputs); told has what is rarer. Take is called with each answer, in the
+        thread that reads the socket. Returns the call's number and the slot."""
+        number, slot, size, table, more = self._prepare(tensors, target, take)
+        if kind & _DIRECT:
+            slot.arm()
+        self._send_call(self._message(number, slot, held, size, table, told, kind | more), table, told.extras)
+        return number, slot
+
+    def _prepare(self, tensors, target, take):
+        if self._over:
+            raise RuntimeError("the server is gone")
+        try:
+            slot = self._idle.pop()
+        except IndexError:
             slot = _Slot(self._memory, int(self._ask_slot()))
         try:
-            message["inputs"], message["size"] = _put(slot, tensors)
+            size, table, kind = self._put(slot, tensors, target)
         except BaseException:
             self.free(slot)
             raise
@@ -122,29 +188,122 @@ class Calls:
             self._last = number = self._last % 0xFFFFFFFF + 1
             if take is not None:
                 self._live[number] = take
-        if take is None:
-            slot.arm()
-            message["direct"] = True
-        message["call"], message["slot"], message["batch"] = number, slot.number, self.batch() if held else 0
-        self._send_call(message)
-        return number, slot
+        return number, slot, size, table, kind
 
-    def ask(self, tensors, told, held, read):
-        """Send a call, wait for its answer and return read(slot, answer)."""
-        if _FUTEX is None:
-            return Waiter(self, tensors, told, held).next(read)
-        number, slot = self.start(tensors, None, held, **told)
-        answer = slot.wait(lambda: self._over)
-        if answer is None:
-            answer = {"call": number, "error": "the server is gone", "code": 4}
+    def _message(self, number, slot, held, size, table, told, kind):
+        batch = self._channel._sequence if held else 0
+        return _CALL.pack(number, slot.number, batch, size, told.timeout, told.sequence, len(table), len(told.extras), told.flags, kind)
+
+    def _put(self, slot, tensors, target):
+        """Write the inputs of a call. Returns their size, the table of them and a flag."""
+        key = (target, *[(name, datatype, array.shape) for name, array, datatype in tensors])
+        known = self._tables.get(key)
+        if known is None:
+            known = self._describe(tensors, target, key)
+        size, table, places, kind = known
+        memory = slot.write(size)
+        for (_, array, _), (offset, end, data) in zip(tensors, places):
+            memory[offset:end] = array if data is None else data
+        return size, table, kind
+
+    def _describe(self, tensors, target, key):
+        """Make the table of a call, and keep it unless it has strings, whose sizes differ."""
+        model, version, wanted = target
+        name = model.encode()
+        parts = [_TARGET.pack(version, len(wanted), len(tensors), len(name)), name]
+        for output in wanted:
+            text = output.encode()
+            parts += [_TEXT.pack(len(text)), text]
+        at, places, kind = 0, [], 0
+        for name, array, datatype in tensors:
+            code, data, size = _CODES[datatype], None, array.nbytes
+            if code == _codec.BYTES:
+                data, kind = _codec.write_bytes(array), _UNCACHED
+                size = len(data)
+            text = name.encode()
+            parts += [_TENSOR.pack(len(text), code, array.ndim), text, struct.pack("<%dqQQ" % array.ndim, *array.shape, at, size)]
+            places.append((at, at + size, data))
+            at = (at + size + _ALIGN - 1) & -_ALIGN
+        known = at, b"".join(parts), places, kind
+        if not kind:
+            if len(self._tables) >= _MAX_TABLES:
+                self._tables.clear()
+            self._tables[key] = known
+        return known
+
+    def ask(self, tensors, target, told, read):
+        """Send a call, wait for its answer and return read(calls, slot, answer)."""
+        held = threading.get_ident() == self.thread
+        if held:
+            number, slot, size, table, kind = self._prepare(tensors, target, None)
+            message = self._message(number, slot, True, size, table, told, kind) + table + told.extras
+            slot.write(size + len(message))[size : size + len(message)] = message
+            answered = self._in_batch(slot.number, size, len(message))
+        elif _FUTEX is None:
+            return Waiter(self, tensors, target, told, held).next(read)
+        else:
+            number, slot = self.start(tensors, target, told, None, held, _DIRECT)
+            answered = slot.wait(lambda: self._over)
         try:
-            return read(slot, answer)
+            return read(self, slot, slot.answer() if answered else _failed(number, "the server is gone"))
         finally:
             self.free(slot)
 
+    def _in_batch(self, slot, at, size):
+        """Let the server run the call whose message is in a slot, before it waits for the batch
+        again. Only the thread that runs the batch may do that. Returns False when the server is gone."""
+        channel = self._channel
+        control = channel._control
+        control[CALL_AT], control[CALL_SIZE] = at, size
+        control[CALL_SLOT] = slot + 1
+        os.write(channel._back, ONE)
+        others = 0  # what was rung for the channel
+        while True:
+            os.read(channel._ring, 8)
+            answered = control[CALL_SLOT] == 0
+            if answered or self._over:
+                break
+            others += 1
+        for _ in range(others):
+            os.write(channel._ring, ONE)
+        return answered
+
     def free(self, slot):
-        with self._lock:
+        """Use a slot for other calls, once nothing refers to what is lent of it."""
+        if not slot.lent:
             self._idle.append(slot)
+
+    def outputs(self, slot, answer):
+        """The tensors of an answer: (name, array, data type). They are copies, or lent when they are large."""
+        memory = slot.read(answer.size)
+        lease = None
+        if answer.final and answer.size >= _LEND and self._lent < _MAX_LENT:
+            lease = self._lend(slot, memory)
+        found = []
+        for name, code, shape, offset in answer.layout:
+            if code == _codec.BYTES:
+                array = _codec.read_bytes(memory, offset, shape)
+            elif lease is None:
+                array = np.ndarray(shape, _codec.DTYPES[code], memory, offset).copy()
+            else:
+                array = np.ndarray(shape, _codec.DTYPES[code], lease, offset)
+            found.append((name, array, _codec.NAMES[code]))
+        return found
+
+    def _lend(self, slot, memory):
+        """What arrays over the slot's memory refer to. The slot is used again when the last of them is gone."""
+        lease = (ctypes.c_char * len(memory)).from_buffer(memory)
+        slot.lent = True
+        self._lent += 1
+
+        def back(_):  # in any thread, at any moment: it must not wait for a lock
+            self._leases.pop(slot.number, None)
+            self._lent -= 1
+            slot.lent = False
+            self._idle.append(slot)
+
+        self._leases[slot.number] = weakref.ref(lease, back)
+        return lease
 
     def next(self, number, stop=False):
         """Tell the server that an answer was read, or that no more are wanted."""
@@ -152,10 +311,9 @@ class Calls:
 
     def answered(self, payload):
         """Pass an answer on. The thread that reads the socket calls it."""
-        answer = json.loads(payload)
+        answer = Answer(payload)
         with self._lock:
-            number = answer["call"]
-            take = self._live.pop(number, None) if answer["final"] else self._live.get(number)
+            take = self._live.pop(answer.call, None) if answer.final else self._live.get(answer.call)
         if take is not None:
             take(answer)
 
@@ -164,81 +322,54 @@ class Calls:
         with self._lock:
             self._over = True
             live, self._live = self._live, {}
+        os.write(self._channel._ring, ONE)  # for a thread that waits for an answer
         for number, take in live.items():
-            take({"call": number, "final": True, "error": "the server is gone", "code": 4})
+            take(_failed(number, "the server is gone"))
 
     def holds(self, in_loop=False):
         """Whether the batch that runs waits for a call of this thread."""
         return threading.get_ident() == self.thread or (in_loop and self.loop_holds)
 
 
-def _put(slot, tensors):
-    """Write the inputs of a call. Returns the table of them, and its size."""
-    prepared, at = [], 0
-    for name, array, datatype in tensors:
-        code = _CODES[datatype]
-        data = _codec.write_bytes(array) if code == _codec.BYTES else array
-        size = len(data) if code == _codec.BYTES else array.nbytes
-        prepared.append((name, code, array.shape, at, size, data))
-        at = (at + size + _ALIGN - 1) & -_ALIGN
-    memory = slot.write(at)
-    table = []
-    for name, code, shape, offset, size, data in prepared:
-        if code == _codec.BYTES:
-            memory[offset : offset + size] = data
+class Told:
+    """What a call says besides its model and its tensors."""
+
+    __slots__ = ("extras", "flags", "sequence", "timeout")
+
+    def __init__(self, id="", correlation=0, flags=0, timeout=0, parameters=None):
+        self.flags, self.timeout = flags & 3, timeout
+        self.sequence, extras = 0, {}
+        if id:
+            extras["id"] = id
+        if isinstance(correlation, str):
+            extras["sequence_id"] = correlation
         else:
-            np.ndarray(shape, data.dtype, memory, offset)[...] = data
-        table.append({"name": name, "type": code, "shape": shape, "offset": offset, "size": size})
-    return table, at
+            self.sequence = correlation
+        if parameters:
+            extras["params"] = parameters
+        self.extras = json.dumps(extras).encode() if extras else b""
 
 
-def outputs(slot, answer):
-    """The tensors of an answer, copied: (name, array, data type)."""
-    memory = slot.read(answer.get("size", 0))
-    found = []
-    for t in answer.get("outputs") or ():
-        shape = t["shape"] or ()
-        if t["type"] == _codec.BYTES:
-            array = _codec.read_bytes(memory, t["offset"], shape)
-        else:
-            array = np.ndarray(shape, _codec.DTYPES[t["type"]], memory, t["offset"]).copy()
-        found.append((t["name"], array, _codec.NAMES[t["type"]]))
-    return found
-
-
-def message(model, version=-1, id="", correlation=0, flags=0, timeout=0, parameters=None, wanted=(), decoupled=False):
-    """What a call says besides its tensors."""
-    told = {"model": model, "version": version, "flags": flags, "timeout": timeout, "decoupled": decoupled}
-    if id:
-        told["id"] = id
-    if isinstance(correlation, str):
-        told["sequence_id"] = correlation
-    elif correlation:
-        told["sequence"] = correlation
-    if parameters:
-        told["params"] = parameters
-    if wanted:
-        told["wanted"] = list(wanted)
-    return told
+NOTHING = Told()
 
 
 class Waiter:
     """Takes the answers of a call for a thread that waits for them."""
 
-    def __init__(self, calls, tensors, told, held):
+    def __init__(self, calls, tensors, target, told, held, decoupled=False):
         self._calls = calls
         self._answers = queue.SimpleQueue()
         self.finished = False
         self._stopped = False
         self._slot = None
-        self.number, self._slot = calls.start(tensors, self._answers.put, held, **told)
+        self.number, self._slot = calls.start(tensors, target, told, self._answers.put, held, _DECOUPLED if decoupled else 0)
 
     def next(self, read):
-        """The next answer, as read(slot, answer) has it."""
+        """The next answer, as read(calls, slot, answer) has it."""
         answer = self._answers.get()
-        self.finished = answer["final"]
+        self.finished = answer.final
         try:
-            return read(self._slot, answer)
+            return read(self._calls, self._slot, answer)
         finally:
             if self.finished:
                 self._calls.free(self._slot)
@@ -253,7 +384,7 @@ class Waiter:
         calls, slot = self._calls, self._slot
 
         def drop(answer):
-            if answer["final"]:
+            if answer.final:
                 calls.free(slot)
 
         with calls._lock:

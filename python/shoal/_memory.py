@@ -8,6 +8,8 @@ HEAD = 64  # bytes of a part's header
 
 RING = 128  # entries of the ring of sent batches: a slot's number and the bytes of the server's part
 TAKEN, SENT = 510, 511  # words of the first page: how many entries we have taken, and the server has made
+# More of its words: the slot of a call that waits, plus 1; where its message is, and the message's bytes.
+CALL_SLOT, CALL_AT, CALL_SIZE = 507, 508, 509
 ONE = (1).to_bytes(8, "little")
 
 # Words of the server's header: the batch's number; bytes of the table, and, in the

@@ -25,28 +25,32 @@ def _open() -> _calls.Calls:
     return calls
 
 
-def _told(request: Any, decoupled: bool) -> tuple[list[tuple], dict[str, Any]]:
+def _parts(request: Any) -> tuple[list[tuple], tuple, _calls.Told]:
     tensors = [(t._name, t._array, t._datatype) for t in request.inputs()]
+    target = request.model_name(), request.model_version(), tuple(request.requested_output_names())
+    rare = request.request_id(), request.correlation_id(), request.flags(), request.timeout()
     parameters = request.parameters()
-    return tensors, _calls.message(
-        request.model_name(), request.model_version(), request.request_id(), request.correlation_id(), request.flags(),
-        request.timeout(), json.loads(parameters) if parameters != "{}" else None, request.requested_output_names(), decoupled,
-    )  # fmt: skip
+    if rare == _RARE and parameters == "{}":
+        return tensors, target, _calls.NOTHING
+    return tensors, target, _calls.Told(*rare, json.loads(parameters))
 
 
-def _response(slot: Any, answer: dict[str, Any]) -> InferenceResponse:
-    if answer.get("error") is not None:
-        return InferenceResponse(error=TritonError(answer["error"], min(answer.get("code", 1), 7)))
-    return InferenceResponse([Tensor._of(*t) for t in _calls.outputs(slot, answer)], parameters=answer.get("params"))
+_RARE = ("", 0, 0, 0)
+
+
+def _response(calls: _calls.Calls, slot: Any, answer: _calls.Answer) -> InferenceResponse:
+    if answer.error is not None:
+        return InferenceResponse(error=TritonError(answer.error, min(answer.code, 7)))
+    return InferenceResponse([Tensor._of(*t) for t in calls.outputs(slot, answer)], parameters=answer.params)
 
 
 def execute(request: Any, decoupled: bool) -> Any:
     """Sends a request to another model."""
     calls = _open()
-    tensors, told = _told(request, decoupled)
+    parts = _parts(request)
     if decoupled:
-        return ResponseIterator(_calls.Waiter(calls, tensors, told, calls.holds()))
-    return calls.ask(tensors, told, calls.holds(), _response)
+        return ResponseIterator(_calls.Waiter(calls, *parts, calls.holds(), decoupled=True))
+    return calls.ask(*parts, _response)
 
 
 def execute_async(request: Any, decoupled: bool) -> Any:
@@ -54,23 +58,23 @@ def execute_async(request: Any, decoupled: bool) -> Any:
     calls = _open()
     loop = asyncio.get_running_loop()
     future = loop.create_future()
-    tensors, told = _told(request, decoupled)
+    parts = _parts(request)
     if decoupled:
-        future.set_result(ResponseIterator(_calls.Waiter(calls, tensors, told, calls.holds(in_loop=True))))
+        future.set_result(ResponseIterator(_calls.Waiter(calls, *parts, calls.holds(in_loop=True), decoupled=True)))
         return future
     slot = None
 
-    def take(answer: dict[str, Any]) -> None:
+    def take(answer: _calls.Answer) -> None:
         loop.call_soon_threadsafe(settle, answer)
 
-    def settle(answer: dict[str, Any]) -> None:
+    def settle(answer: _calls.Answer) -> None:
         try:
             if not future.cancelled():
-                future.set_result(_response(slot, answer))
+                future.set_result(_response(calls, slot, answer))
         finally:
             calls.free(slot)
 
-    _, slot = calls.start(tensors, take, calls.holds(in_loop=True), **told)
+    _, slot = calls.start(*parts, take, calls.holds(in_loop=True))
     return future
 
 

@@ -158,9 +158,10 @@ def calls():
     link = getattr(_links, "link", _last_link)
     if link is None or link.make_calls is None:
         return None
-    with link._asking:
-        if link.calls is None:
-            link.calls = link.make_calls()
+    if link.calls is None:
+        with link._asking:
+            if link.calls is None:
+                link.calls = link.make_calls()
     return link.calls
 
 
@@ -240,12 +241,12 @@ def _calls_of(link, memory, channel, serving):
     made = _calls.Calls(
         memory,
         lambda: link.ask(SLOT, {}),
-        lambda message: link.send_json(CALL, message),
+        lambda *parts: link.send(CALL, *parts),
         lambda message: link.send_json(NEXT, message),
+        channel,
     )
     made.thread = serving
     made.loop_holds = not channel.decoupled
-    made.batch = lambda: channel._sequence
     return made
 
 

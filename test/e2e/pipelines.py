@@ -73,6 +73,7 @@ _OPTIONAL = (
 _BLS = (
     _HEAD
     + """
+    import concurrent.futures
     import json
 
 
@@ -134,6 +135,13 @@ _BLS = (
                 text = told(ask("double", x, wanted=["NOPE"]).exec())
             elif act == "early":
                 text = self.early
+            elif act == "keep":  # more large outputs than the server lends, of which each must stay as it is
+                for turn in range(2):
+                    kept = [value(ask("any", np.full((1, 30000), turn + i, np.float32)).exec()) for i in range(20)]
+                    text += f"{all((k == turn + i).all() for i, k in enumerate(kept))} "
+            elif act == "threads":  # calls of other threads than that of execute
+                with concurrent.futures.ThreadPoolExecutor(4) as pool:
+                    y = sum(pool.map(lambda m: value(ask(m, x).exec()), ["double", "triple"] * 8))
             elif act == "ready":
                 text = f"{pb_utils.is_model_ready('double')} {pb_utils.is_model_ready('double', '1')} {pb_utils.is_model_ready('double', '7')} {pb_utils.is_model_ready('nobody')}"
             elif act == "reload":

@@ -122,6 +122,71 @@ def test_a_model_that_calls_itself_is_told_so(address):
 
 
 @pytest.mark.peer
+def test_outputs_that_a_model_keeps_stay_as_they_are(address):
+    assert act(address, "keep")[1] == "True True "
+
+
+@pytest.mark.peer
+def test_other_threads_call_too(address):
+    np.testing.assert_array_equal(act(address, "threads")[0], 40 * ROW)
+
+
+def test_the_end_of_a_worker_ends_its_call(serve, tmp_path):
+    """The worker of the model that calls is killed while another model runs for it."""
+    repository = pipelines.write(tmp_path / "repository")
+    pymodels.write(repository, "stuck", STUCK, "max_batch_size: 1\ninput { name: \"X\" data_type: TYPE_FP32 dims: [ 4 ] }\noutput { name: \"Y\" data_type: TYPE_FP32 dims: [ 4 ] }")
+    pymodels.write(repository, "caller", CALLER, "max_batch_size: 1\ninput { name: \"X\" data_type: TYPE_FP32 dims: [ 4 ] }\noutput { name: \"Y\" data_type: TYPE_FP32 dims: [ 4 ] }")
+    entered, leave = tmp_path / "entered", tmp_path / "leave"
+    server = serve("--model-repository", repository, pymodels.PYTHON, "--model-control-mode=explicit", "--load-model=stuck", "--load-model=caller", env={"ENTERED": str(entered), "LEAVE": str(leave)})
+    server.wait_ready()
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        def ask():
+            with tritonclient.http.InferenceServerClient(server.http) as client:
+                return client.infer("caller", [clients.tensor(tritonclient.http, "X", "FP32", ROW)]).as_numpy("Y")
+
+        answer = pool.submit(ask)
+        wait_until(entered.exists, 20, "the call")
+        os.kill(worker(server.process.pid, "caller"), signal.SIGKILL)
+        leave.touch()
+        with pytest.raises(Exception, match="caller.*killed by signal 9"):
+            answer.result(20)
+        wait_until(lambda: _right(pool.submit(ask)), 20, "a worker in place of the killed one")
+
+
+def _right(answer) -> bool:
+    try:
+        return (answer.result(20) == 2 * ROW).all()
+    except Exception as e:
+        assert "caller" in str(e), e
+        return False
+
+
+STUCK = """
+    import os
+    import time
+
+    import triton_python_backend_utils as pb_utils
+
+
+    class TritonPythonModel:
+        def execute(self, requests):
+            open(os.environ["ENTERED"], "w").close()
+            while not os.path.exists(os.environ["LEAVE"]):
+                time.sleep(0.01)
+            return [pb_utils.InferenceResponse([pb_utils.Tensor("Y", 2 * r.inputs()[0].as_numpy())]) for r in requests]
+"""
+CALLER = """
+    import triton_python_backend_utils as pb_utils
+
+
+    class TritonPythonModel:
+        def execute(self, requests):
+            asked = pb_utils.InferenceRequest(model_name="stuck", requested_output_names=["Y"], inputs=requests[0].inputs()).exec()
+            return [pb_utils.InferenceResponse(asked.output_tensors())]
+"""
+
+
+@pytest.mark.peer
 def test_many_callers(address):
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         for i, y in enumerate(pool.map(lambda i: gather(address, ROW + i), range(40))):
@@ -135,6 +200,8 @@ def test_the_ten_line_form(tmp_path):
     (repository / "tens" / "1").mkdir(parents=True)
     (repository / "tens" / "1" / "model.py").write_text(
         """
+import asyncio
+
 import shoal
 
 
@@ -143,9 +210,19 @@ class Tens(shoal.Model):
     y = shoal.Output("float32", [4])
 
     def predict(self, x):
+        if (x == 7).any():
+            return asyncio.run(self.both(x))
         if (x == 13).any():
             return shoal.call("echo", INPUT0=-x)["OUTPUT0"]
         return shoal.call("double", INPUT0=x) + shoal.call("echo", INPUT0=x)["OUTPUT0"]
+
+    async def both(self, x):
+        two, told = await asyncio.gather(shoal.acall("double", INPUT0=x), shoal.acall("echo", INPUT0=x))
+        try:
+            await shoal.acall("echo", INPUT0=-x)
+        except shoal.Error as error:
+            assert "a negative number" in str(error), error
+            return two + told["OUTPUT0"]
 """
     )
     with pymodels.serve(repository, "--model-control-mode=explicit", "--load-model=tens", "--load-model=double", "--load-model=echo") as server:
@@ -153,6 +230,8 @@ class Tens(shoal.Model):
         with tritonclient.http.InferenceServerClient(server.http) as client:
             got = client.infer("tens", [clients.tensor(tritonclient.http, "x", "FP32", ROW)])
             np.testing.assert_array_equal(got.as_numpy("y"), 3 * ROW + 1)
+            got = client.infer("tens", [clients.tensor(tritonclient.http, "x", "FP32", ROW + 6)])
+            np.testing.assert_array_equal(got.as_numpy("y"), 3 * (ROW + 6) + 1)
             with pytest.raises(Exception, match="a negative number"):
                 client.infer("tens", [clients.tensor(tritonclient.http, "x", "FP32", 13 + 0 * ROW)])
             os.kill(worker(server.process.pid, "echo"), signal.SIGKILL)

@@ -26,6 +26,7 @@ type Sample struct {
 	Throughput float64 `json:"requests_per_second"`
 	MeanBatch  float64 `json:"mean_batch"` // rows to an execution, by the server's statistics
 	Queue      float64 `json:"queue_us"`   // mean time in the server's queue, by its statistics
+	Infer      float64 `json:"infer_us"`   // mean time in the model for one request, by the server's statistics
 }
 
 // A Load is what is done to a server.
@@ -106,7 +107,7 @@ func observe(ctx context.Context, s *peer.Server, model string, run func() (Outc
 		return Sample{}, err
 	}
 	n := float64(o.Requests)
-	meanBatch, queue := statsAfter.since(statsBefore)
+	meanBatch, queue, infer := statsAfter.since(statsBefore)
 	return Sample{
 		Requests:   o.Requests,
 		CPU:        micros(after.server-before.server) / n,
@@ -118,6 +119,7 @@ func observe(ctx context.Context, s *peer.Server, model string, run func() (Outc
 		Throughput: o.Throughput,
 		MeanBatch:  meanBatch,
 		Queue:      queue,
+		Infer:      infer,
 	}, nil
 }
 
@@ -167,5 +169,6 @@ func Medians(samples []Sample) Sample {
 		Throughput: figure(func(s Sample) float64 { return s.Throughput }),
 		MeanBatch:  figure(func(s Sample) float64 { return s.MeanBatch }),
 		Queue:      figure(func(s Sample) float64 { return s.Queue }),
+		Infer:      figure(func(s Sample) float64 { return s.Infer }),
 	}
 }

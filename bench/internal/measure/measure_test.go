@@ -23,14 +23,14 @@ func TestStatsSinceAnEarlierReading(t *testing.T) {
 		}
 		return s
 	}
-	const line = `{"name":"m","version":"%d","inference_count":%d,"execution_count":%d,"inference_stats":{"queue":{"count":%d,"ns":%d}}}`
+	const line = `{"name":"m","version":"%d","inference_count":%d,"execution_count":%d,"inference_stats":{"queue":{"count":%d,"ns":%d},"compute_infer":{"count":1,"ns":5000}}}`
 	before := parse(`{"model_stats":[` + fmt.Sprintf(line, 1, 10, 10, 10, 10_000) + `]}`)
 	after := parse(`{"model_stats":[` + fmt.Sprintf(line, 1, 40, 15, 40, 310_000) + "," + fmt.Sprintf(line, 2, 20, 5, 0, 0) + `]}`)
-	if batch, queue := after.since(before); batch != 5 || queue != 10 {
-		t.Errorf("got mean batch %v and queue %v us, want 5 and 10: 50 rows in 10 executions, 300 us for 30 requests", batch, queue)
+	if batch, queue, infer := after.since(before); batch != 5 || queue != 10 || infer != 5 {
+		t.Errorf("got mean batch %v, queue %v us and model %v us, want 5, 10 and 5: 50 rows in 10 executions, 300 us for 30 requests, 5 us for 1", batch, queue, infer)
 	}
-	if batch, queue := after.since(after); batch != 0 || queue != 0 {
-		t.Errorf("got %v and %v, want 0 and 0 when nothing happened", batch, queue)
+	if batch, queue, infer := after.since(after); batch != 0 || queue != 0 || infer != 0 {
+		t.Errorf("got %v, %v and %v, want 0 when nothing happened", batch, queue, infer)
 	}
 	if _, err := parseStats([]byte("<html>")); err == nil {
 		t.Error("got no error, want one of an answer that is not JSON")

@@ -14,11 +14,29 @@ type stats struct {
 	Inferences uint64 `json:"inference_count"` // rows
 	Executions uint64 `json:"execution_count"`
 	Inference  struct {
-		Queue struct {
-			Count uint64 `json:"count"`
-			Ns    uint64 `json:"ns"`
-		} `json:"queue"`
+		Queue duration `json:"queue"`
+		Infer duration `json:"compute_infer"`
 	} `json:"inference_stats"`
+}
+
+// A duration is a sum of times.
+type duration struct {
+	Count uint64 `json:"count"`
+	Ns    uint64 `json:"ns"`
+}
+
+func (d *duration) add(other duration) {
+	d.Count += other.Count
+	d.Ns += other.Ns
+}
+
+// since returns the mean in microseconds of what happened after an earlier
+// reading.
+func (d duration) since(before duration) float64 {
+	if n := d.Count - before.Count; n > 0 {
+		return float64(d.Ns-before.Ns) / float64(n) / 1e3
+	}
+	return 0
 }
 
 // readStats asks the server for the counters of a model, all versions together.
@@ -54,20 +72,18 @@ func parseStats(body []byte) (stats, error) {
 	for _, s := range answer.Models {
 		sum.Inferences += s.Inferences
 		sum.Executions += s.Executions
-		sum.Inference.Queue.Count += s.Inference.Queue.Count
-		sum.Inference.Queue.Ns += s.Inference.Queue.Ns
+		sum.Inference.Queue.add(s.Inference.Queue)
+		sum.Inference.Infer.add(s.Inference.Infer)
 	}
 	return sum, nil
 }
 
-// since returns the mean batch and the mean time in the queue, in microseconds,
-// of what happened after an earlier reading; zero when nothing did.
-func (s stats) since(before stats) (meanBatch, queue float64) {
+// since returns the mean batch and the mean times in the queue and in the model,
+// in microseconds, of what happened after an earlier reading; zero when nothing
+// did.
+func (s stats) since(before stats) (meanBatch, queue, infer float64) {
 	if n := s.Executions - before.Executions; n > 0 {
 		meanBatch = float64(s.Inferences-before.Inferences) / float64(n)
 	}
-	if n := s.Inference.Queue.Count - before.Inference.Queue.Count; n > 0 {
-		queue = float64(s.Inference.Queue.Ns-before.Inference.Queue.Ns) / float64(n) / 1e3
-	}
-	return meanBatch, queue
+	return meanBatch, s.Inference.Queue.since(before.Inference.Queue), s.Inference.Infer.since(before.Inference.Infer)
 }

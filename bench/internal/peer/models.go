@@ -43,8 +43,8 @@ func (m Model) As(name string, instances int, settings string) Model {
 	return m
 }
 
-// config returns the model's config.pbtxt for a backend.
-func (m Model) config(backend string) string {
+// Config returns the model's config.pbtxt for a backend.
+func (m Model) Config(backend string) string {
 	return fmt.Sprintf("backend: %q\nmax_batch_size: %d\n%sinstance_group [ { count: %d kind: KIND_CPU } ]\n%s",
 		backend, m.MaxBatch, m.Tensors, m.Instances, m.Settings)
 }

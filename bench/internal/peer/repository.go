@@ -43,7 +43,7 @@ func writeRepository(dir, backend, file string, models []Model, content func(Mod
 		if err := os.MkdirAll(version, 0o755); err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(dir, m.Name, "config.pbtxt"), []byte(m.config(backend)), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, m.Name, "config.pbtxt"), []byte(m.Config(backend)), 0o644); err != nil {
 			return err
 		}
 		// Models that differ in their settings share a file: it may be large.

@@ -32,6 +32,15 @@ func ShoalPython(path, python, work string, models ...Model) (Command, error) {
 	return shoal(path, work, repository, "--python", python), nil
 }
 
+// ShoalRepository returns the command that serves a repository with the binary at
+// path and further flags.
+func ShoalRepository(path, work, repository string, flags ...string) (Command, error) {
+	if _, err := os.Stat(path); err != nil {
+		return Command{}, fmt.Errorf("%w; make build makes it", err)
+	}
+	return shoal(path, work, repository, flags...), nil
+}
+
 func shoal(path, work, repository string, flags ...string) Command {
 	return Command{
 		Name: "shoal",

@@ -60,6 +60,12 @@ func TritonONNX(server, backends, work string, models ...Model) (Command, error)
 	if err := WriteShoal(repository, models...); err != nil {
 		return Command{}, err
 	}
+	return TritonRepository(server, backends, work, repository), nil
+}
+
+// TritonRepository returns the command that serves a repository with a
+// tritonserver and a folder of backends.
+func TritonRepository(server, backends, work, repository string) Command {
 	c := Command{
 		Name: "triton",
 		Args: []string{server, "--model-repository", repository, "--backend-directory", backends},
@@ -67,9 +73,12 @@ func TritonONNX(server, backends, work string, models ...Model) (Command, error)
 	}
 	libraries := filepath.Join(filepath.Dir(server), "..", "..", "..", "nvidia_pytriton.libs")
 	if _, err := os.Stat(libraries); err == nil {
+		if more := os.Getenv("LD_LIBRARY_PATH"); more != "" {
+			libraries += ":" + more
+		}
 		c.Env = []string{"LD_LIBRARY_PATH=" + libraries}
 	}
-	return c, nil
+	return c
 }
 
 // sitePackages finds the folder of a virtual environment's packages and the

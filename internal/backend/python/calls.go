@@ -4,21 +4,19 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
-	"fmt"
-	"math"
 	"sync"
-	"time"
 
 	"shoal/internal/backend"
 	"shoal/internal/infer"
 	"shoal/internal/status"
-	"shoal/internal/tensor"
 )
 
 // calls are a worker's requests to other models. The worker asks for a slot of
 // the shared memory and keeps it for its next calls. It writes the inputs into
-// its half and the server writes the outputs into the other; all else goes over
-// the socket.
+// its half and the server writes the outputs into the other. A call of the thread
+// that runs a batch is run by the goroutine that waits for the batch, with its
+// message in the slot, too; other calls come over the socket and run on goroutines
+// of their own.
 type calls struct {
 	model *loaded // nil for a worker that only describes its model
 	link  *link
@@ -27,7 +25,8 @@ type calls struct {
 
 	mu       sync.Mutex // protects the fields below
 	slots    map[int]*slot
-	live     map[int64]*call
+	live     map[uint32]*call
+	tables   callTables
 	over     bool
 	holder   *backend.Holder // of the batch that runs
 	sequence uint64          // of that batch
@@ -35,57 +34,16 @@ type calls struct {
 
 // A call is one request to another model.
 type call struct {
-	id     int64
+	callMessage
 	slot   *slot
-	direct bool
+	wake   func(*call) // tells the thread that waits in the slot; nil when the answers go over the socket
 	cancel context.CancelFunc
 	taken  chan struct{} // buffered 1: the worker has read the last response
-}
-
-// A callMessage is a worker's request to another model.
-type callMessage struct {
-	Call       int64
-	Slot       int
-	Size       uint64 // of the worker's half
-	Model      string
-	Version    int64
-	ID         string
-	Priority   uint64
-	Timeout    int64 // microseconds
-	Sequence   uint64
-	SequenceID string `json:"sequence_id"`
-	Flags      int
-	Params     map[string]any
-	Wanted     []string
-	Inputs     []callTensor
-	Decoupled  bool
-	Batch      uint64 // the batch that waits for the answer; 0 when none does
-	Direct     bool   // the thread that called waits for the answer in the slot, rather than for one over the socket
-}
-
-// A callTensor is a tensor of a call and where it is in the slot.
-type callTensor struct {
-	Name   string  `json:"name"`
-	Type   int     `json:"type"`
-	Shape  []int64 `json:"shape"`
-	Offset uint64  `json:"offset"`
-	Size   uint64  `json:"size"`
-}
-
-// A callAnswer is a response to a call, or its end.
-type callAnswer struct {
-	Call    int64          `json:"call"`
-	Final   bool           `json:"final"`
-	Empty   bool           `json:"empty,omitempty"` // there is no response, only the end
-	Error   string         `json:"error,omitempty"`
-	Code    int            `json:"code,omitempty"`
-	Size    int            `json:"size,omitempty"` // of the server's half
-	Outputs []callTensor   `json:"outputs,omitempty"`
-	Params  map[string]any `json:"params,omitempty"`
+	answer []byte        // memory for the message of an answer
 }
 
 func newCalls(m *loaded, l *link) *calls {
-	c := &calls{model: m, link: l, slots: make(map[int]*slot), live: make(map[int64]*call)}
+	c := &calls{model: m, link: l, slots: make(map[int]*slot), live: make(map[uint32]*call)}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	return c
 }
@@ -109,36 +67,71 @@ func (c *calls) slot(payload []byte) error {
 	return c.link.reply(ask, float64(s.number), nil)
 }
 
-// call starts a call.
+// call starts a call that came over the socket.
 func (c *calls) call(payload []byte) error {
-	var msg callMessage
-	if err := json.Unmarshal(payload, &msg); err != nil {
-		return wireFault("a call that cannot be read: %v", err)
+	k, ctx, parent, err := c.begin(payload)
+	if err != nil {
+		return err
 	}
+	if k.direct && !k.decoupled {
+		k.wake = func(k *call) { wakeWord(k.slot.in, k.id) }
+	}
+	go func() {
+		defer c.model.calls.Done()
+		c.run(ctx, parent, k)
+	}()
+	return nil
+}
+
+// inline runs a call of the thread that runs the batch. Its message is in a slot.
+func (c *calls) inline(number int, at, size uint64) error {
 	c.mu.Lock()
-	s := c.slots[msg.Slot]
-	if s == nil || c.live[msg.Call] != nil {
-		c.mu.Unlock()
-		return wireFault("call %d is in slot %d, which is not one for calls", msg.Call, msg.Slot)
+	s := c.slots[number]
+	c.mu.Unlock()
+	if s == nil || at > half || size > maxCallMessage {
+		return wireFault("a call is in slot %d at %d, with %d bytes", number, at, size)
 	}
-	if msg.Size > half {
-		c.mu.Unlock()
-		return wireFault("call %d has %d bytes", msg.Call, msg.Size)
+	if err := s.see(int(at + size)); err != nil {
+		return err
 	}
-	k := &call{id: msg.Call, slot: s, direct: msg.Direct && !msg.Decoupled, taken: make(chan struct{}, 1)}
-	ctx, parent := c.context(msg.Batch)
+	k, ctx, parent, err := c.begin(append([]byte(nil), s.out[at:at+size]...))
+	if err != nil {
+		return err
+	}
+	defer c.model.calls.Done()
+	if k.slot != s || k.decoupled {
+		c.finish(k)
+		return wireFault("call %d is in slot %d, and its message in slot %d", k.id, k.number, number)
+	}
+	k.wake = func(*call) { _ = c.link.mem.answered() } // a worker that is gone need not know
+	c.run(ctx, parent, k)
+	return nil
+}
+
+// begin reads a call's message and records the call. The caller must end
+// c.model.calls for it.
+func (c *calls) begin(payload []byte) (k *call, ctx, parent context.Context, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k = &call{}
+	if err := k.read(payload, &c.tables); err != nil {
+		return nil, nil, nil, err
+	}
+	k.slot = c.slots[k.number]
+	if k.slot == nil || c.live[k.id] != nil {
+		return nil, nil, nil, wireFault("call %d is in slot %d, which is not one for calls", k.id, k.number)
+	}
+	if k.size > half {
+		return nil, nil, nil, wireFault("call %d has %d bytes", k.id, k.size)
+	}
+	if k.decoupled {
+		k.taken = make(chan struct{}, 1)
+	}
+	ctx, parent = c.context(k.batch)
 	ctx, k.cancel = context.WithCancel(ctx)
 	c.live[k.id] = k
 	c.model.calls.Add(1)
-	c.mu.Unlock()
-	go func() {
-		defer c.model.calls.Done()
-		if parent != nil {
-			defer context.AfterFunc(parent, k.cancel)()
-		}
-		c.run(ctx, k, &msg)
-	}()
-	return nil
+	return k, ctx, parent, nil
 }
 
 // context returns the context of a call, and, for the call of a batch with one
@@ -164,45 +157,49 @@ func (c *calls) context(batch uint64) (ctx, parent context.Context) {
 	return ctx, parent
 }
 
-// run sends a call to its model and the answers to the worker.
-func (c *calls) run(ctx context.Context, k *call, msg *callMessage) {
+// run sends a call to its model and the answers to the worker. The call ends
+// with parent, too.
+func (c *calls) run(ctx, parent context.Context, k *call) {
 	defer k.cancel()
+	if parent != nil {
+		defer context.AfterFunc(parent, k.cancel)()
+	}
 	r := infer.NewRequest()
 	defer r.Release()
-	err := c.ask(ctx, k, msg, r)
-	if err != nil {
-		_ = c.send(k, &callAnswer{Call: k.id, Final: true, Error: status.Public(err), Code: int(status.CodeOf(err))})
+	if err := c.ask(ctx, k, r); err != nil {
+		_ = c.send(k, k.failed(err, true), headSize, true) // a worker that is gone need not know
 	}
 	c.finish(k)
 }
 
 // ask runs a call. Unless it fails, the worker has its final answer.
-func (c *calls) ask(ctx context.Context, k *call, msg *callMessage, r *infer.Request) error {
-	decoupled, ready := c.model.host.Decoupled(msg.Model, msg.Version)
+func (c *calls) ask(ctx context.Context, k *call, r *infer.Request) error {
+	name := k.table.model
+	decoupled, ready := c.model.host.Decoupled(name, k.table.version)
 	const prefix = "Model %s - Error when running inference: "
 	switch {
 	case !ready:
-		return status.Errorf(status.Internal, prefix+"Failed for execute the inference request. Model '%s' is not ready.", msg.Model, msg.Model)
-	case decoupled && !msg.Decoupled:
+		return status.Errorf(status.Internal, prefix+"Failed for execute the inference request. Model '%s' is not ready.", name, name)
+	case decoupled && !k.decoupled:
 		return status.Errorf(status.Internal, prefix+"Model %s is using the decoupled. The current BLS request call doesn't support models using the decoupled transaction policy. "+
-			"Please use 'decoupled=True' argument to the 'exec' or 'async_exec' calls for decoupled models.'", msg.Model, msg.Model)
+			"Please use 'decoupled=True' argument to the 'exec' or 'async_exec' calls for decoupled models.'", name, name)
 	}
-	if err := msg.fill(r, k.slot); err != nil {
+	if err := k.fill(r, k.slot); err != nil {
 		return err
 	}
-	if !msg.Decoupled {
+	if !k.decoupled {
 		if err := c.model.host.Infer(ctx, r); err != nil {
-			return refused(msg.Model, r, err)
+			return refused(name, r, err)
 		}
-		return c.answer(k, &r.Response, true)
+		return c.respond(k, &r.Response, true)
 	}
 	ended := false
 	err := c.model.host.InferStream(ctx, r, func(resp *infer.Response, final bool) error {
 		ended = ended || final
 		if resp == nil {
-			return c.send(k, &callAnswer{Call: k.id, Final: true, Empty: true})
+			return c.send(k, k.empty(), headSize, true)
 		}
-		if err := c.answer(k, resp, final); err != nil || final {
+		if err := c.respond(k, resp, final); err != nil || final {
 			return err
 		}
 		select {
@@ -215,7 +212,7 @@ func (c *calls) ask(ctx context.Context, k *call, msg *callMessage, r *infer.Req
 	if ended {
 		return nil
 	}
-	return refused(msg.Model, r, err)
+	return refused(name, r, err)
 }
 
 // refused returns the error of a call in the form that models know: with a
@@ -227,63 +224,11 @@ func refused(model string, r *infer.Request, err error) error {
 	return status.Wrap(status.Internal, err, "Model "+model+" - Error when running inference: "+status.Public(err))
 }
 
-// fill makes a request of the message.
-func (msg *callMessage) fill(r *infer.Request, s *slot) error {
-	if err := s.see(int(msg.Size)); err != nil {
-		return err
-	}
-	r.Model, r.Version, r.ID, r.Priority = msg.Model, msg.Version, msg.ID, msg.Priority
-	r.Timeout = time.Duration(msg.Timeout) * time.Microsecond
-	r.Sequence = infer.Sequence{ID: msg.Sequence, StringID: msg.SequenceID, Start: msg.Flags&1 != 0, End: msg.Flags&2 != 0}
-	for name, value := range msg.Params {
-		p, err := callParam(name, value)
-		if err != nil {
-			return err
-		}
-		r.Params = append(r.Params, p)
-	}
-	for _, name := range msg.Wanted {
-		r.Outputs = append(r.Outputs, infer.Wanted{Name: name})
-	}
-	for i := range msg.Inputs {
-		t := &msg.Inputs[i]
-		if t.Offset > msg.Size || t.Size > msg.Size-t.Offset || t.Type < 0 || t.Type > math.MaxUint8 || len(t.Shape) > maxRank {
-			return status.Errorf(status.InvalidArgument, "input '%s' has %d bytes at %d of %d", t.Name, t.Size, t.Offset, msg.Size)
-		}
-		in := r.AddInput()
-		in.Name, in.Type, in.Shape = t.Name, tensor.Type(t.Type), t.Shape
-		data := s.out[t.Offset : t.Offset+t.Size]
-		// Strings must not change after they were checked, and a decoupled model may
-		// use its inputs after its last response, when the worker uses the slot again.
-		if in.Type == tensor.Bytes || msg.Decoupled {
-			data = append(r.Grow(len(data))[:0], data...)
-		}
-		in.Data = infer.Data{First: data}
-	}
-	return nil
-}
-
-func callParam(name string, value any) (infer.Param, error) {
-	switch v := value.(type) {
-	case string:
-		return infer.Param{Name: name, Kind: infer.ParamString, String: v}, nil
-	case bool:
-		return infer.Param{Name: name, Kind: infer.ParamBool, Bool: v}, nil
-	case float64:
-		if v == math.Trunc(v) && math.Abs(v) < 1<<53 {
-			return infer.Param{Name: name, Kind: infer.ParamInt, Int: int64(v)}, nil
-		}
-		return infer.Param{Name: name, Kind: infer.ParamFloat, Float: v}, nil
-	}
-	return infer.Param{}, status.Errorf(status.InvalidArgument, "parameter '%s' is of a type that requests cannot carry", name)
-}
-
-// answer copies a response into the slot and sends the rest of it.
-func (c *calls) answer(k *call, resp *infer.Response, final bool) error {
+// respond copies a response into the slot and sends the rest of it.
+func (c *calls) respond(k *call, resp *infer.Response, final bool) error {
 	if resp.Err != nil {
-		return c.send(k, &callAnswer{Call: k.id, Final: final, Error: status.Public(resp.Err), Code: int(status.CodeOf(resp.Err))})
+		return c.send(k, k.failed(resp.Err, final), headSize, final)
 	}
-	msg := &callAnswer{Call: k.id, Final: final}
 	size := headSize
 	for i := range resp.Outputs {
 		size = align(size + len(resp.Outputs[i].Data))
@@ -296,58 +241,33 @@ func (c *calls) answer(k *call, resp *infer.Response, final bool) error {
 	}
 	at := headSize
 	for i := range resp.Outputs {
-		out := &resp.Outputs[i]
-		n := copy(k.slot.in[at:], out.Data)
-		msg.Outputs = append(msg.Outputs, callTensor{Name: out.Name, Type: int(out.Type), Shape: out.Shape, Offset: uint64(at), Size: uint64(n)})
-		at = align(at + n)
+		at = align(at + copy(k.slot.in[at:], resp.Outputs[i].Data))
 	}
-	msg.Size = size
 	k.slot.usedIn = max(k.slot.usedIn, size)
-	for i := range resp.Params {
-		if msg.Params == nil {
-			msg.Params = make(map[string]any)
-		}
-		msg.Params[resp.Params[i].Name] = paramValue(&resp.Params[i])
+	msg, err := k.answered(resp, size, final)
+	if err != nil {
+		return err
 	}
-	return c.send(k, msg)
+	return c.send(k, msg, size, final)
 }
 
-func paramValue(p *infer.Param) any {
-	switch p.Kind {
-	case infer.ParamInt:
-		return p.Int
-	case infer.ParamUint:
-		return p.Uint
-	case infer.ParamFloat:
-		return p.Float
-	case infer.ParamBool:
-		return p.Bool
-	}
-	return p.String
-}
-
-// send sends an answer: over the socket, or through the slot to a thread that
-// waits there. The slot's header then has the call's number, which ends the wait,
-// and the place of the message. After a final answer the worker may use the slot
-// for another call, so the call must have ended before.
-func (c *calls) send(k *call, msg *callAnswer) error {
-	b, err := json.Marshal(msg)
-	if err != nil { // a parameter that is no number
-		return status.Wrap(status.Internal, err, fmt.Sprintf("the answer of a called model cannot be told: %v", err))
-	}
-	if !k.direct {
-		if msg.Final {
+// send sends the message of an answer: over the socket, or, after the outputs in
+// the slot, to a thread that waits there. The slot's header then has the call's
+// number and the place of the message. After a final answer the worker may use the
+// slot for another call, so the call must have ended before.
+func (c *calls) send(k *call, msg []byte, at int, final bool) error {
+	if k.wake == nil {
+		if final {
 			c.finish(k)
 		}
-		return c.link.send(frameAnswer, b)
+		return c.link.send(frameAnswer, msg)
 	}
-	at := max(msg.Size, headSize)
-	if err := k.slot.reach(at + len(b)); err != nil {
+	if err := k.slot.reach(at + len(msg)); err != nil {
 		return err
 	}
 	in := k.slot.in
-	copy(in[at:], b)
-	binary.LittleEndian.PutUint32(in[4:], uint32(len(b)))
+	copy(in[at:], msg)
+	binary.LittleEndian.PutUint32(in[4:], uint32(len(msg)))
 	binary.LittleEndian.PutUint64(in[8:], uint64(at))
 	c.finish(k)
 	return nil
@@ -365,15 +285,15 @@ func (c *calls) finish(k *call) {
 	switch {
 	case c.over:
 		c.link.mem.put(k.slot)
-	case k.direct: // under the mutex: otherwise the slot may be freed meanwhile
-		wakeWord(k.slot.in, uint32(k.id))
+	case k.wake != nil: // under the mutex: otherwise the slot may be freed meanwhile
+		k.wake(k)
 	}
 }
 
 // next says that the worker has read a response of a call, or wants no more.
 func (c *calls) next(payload []byte) error {
 	var msg struct {
-		Call int64
+		Call uint32
 		Stop bool
 	}
 	if err := json.Unmarshal(payload, &msg); err != nil {
@@ -383,7 +303,7 @@ func (c *calls) next(payload []byte) error {
 	k := c.live[msg.Call]
 	c.mu.Unlock()
 	switch {
-	case k == nil: // it has ended
+	case k == nil || k.taken == nil: // it has ended, or has one answer
 	case msg.Stop:
 		k.cancel()
 	default:

@@ -196,18 +196,31 @@ func (r *run) read(s *slot, sequence uint64, rows int) error {
 // now returns the time with one reading of the clock: time.Now makes two.
 func (in *instance) now() time.Time { return in.born.Add(time.Since(in.born)) }
 
-// exchange lets the worker run the batch in the slot.
+// exchange lets the worker run the batch in the slot. While the worker's thread
+// waits for a call to another model, this goroutine has nothing else to do, and
+// runs it.
 func (l *link) exchange(s *slot, size int, sequence uint64) error {
 	if err := l.mem.send(s, size); err != nil {
 		return err
 	}
-	if err := l.mem.wait(); err != nil {
-		return err
+	for {
+		if err := l.mem.wait(); err != nil {
+			return err
+		}
+		if l.silent.Load() {
+			if binary.LittleEndian.Uint64(s.out) != sequence {
+				return errSilent // otherwise it answered and then ended
+			}
+			return nil
+		}
+		number, at, n, ok := l.mem.pendingCall()
+		if !ok {
+			return nil
+		}
+		if err := l.calls.inline(number, at, n); err != nil {
+			l.process.Kill(err) // and its end ends the next wait
+		}
 	}
-	if l.silent.Load() && binary.LittleEndian.Uint64(s.out) != sequence {
-		return errSilent // otherwise it answered and then ended
-	}
-	return nil
 }
 
 var errSilent = errors.New("the worker closed its connection to the server")

@@ -32,3 +32,13 @@ type memory struct {
 
 // untaken reports whether the worker has not yet taken the last batch.
 func (m *memory) untaken() bool { return binary.LittleEndian.Uint64(m.page[takenAt:]) < m.sent }
+
+// pendingCall returns where the message of the call is that the thread with the
+// batch waits for; ok is false when it does not.
+func (m *memory) pendingCall() (slot int, at, size uint64, ok bool) {
+	number := binary.LittleEndian.Uint64(m.page[callSlotAt:])
+	if number == 0 {
+		return 0, 0, 0, false
+	}
+	return int(number - 1), binary.LittleEndian.Uint64(m.page[callAt:]), binary.LittleEndian.Uint64(m.page[callSizeAt:]), true
+}

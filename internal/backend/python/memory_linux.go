@@ -89,6 +89,13 @@ func (m *memory) send(s *slot, size int) error {
 	return err
 }
 
+// answered tells the thread that runs the batch that its call is answered.
+func (m *memory) answered() error {
+	binary.LittleEndian.PutUint64(m.page[callSlotAt:], 0)
+	_, err := unix.Write(m.ringFD, m.one[:])
+	return err
+}
+
 // wait returns when the worker has answered, or wake was called. It blocks its
 // thread: waiting through the netpoller takes twice as long.
 func (m *memory) wait() error {

@@ -25,6 +25,8 @@ func (m *memory) punch(int64, int64) {}
 
 func (m *memory) send(*slot, int) error { return errSystem }
 
+func (m *memory) answered() error { return errSystem }
+
 func (m *memory) wait() error { return errSystem }
 
 func (m *memory) wake() {}

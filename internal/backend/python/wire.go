@@ -4,8 +4,9 @@ package python
 // other end.
 //
 // The file's first page is a ring of entries, one for each batch that was sent.
-// At its end are the number of entries, and how many of them the worker has
-// taken. The slots follow. The server writes the first half of a slot: a
+// At its end are the number of entries, how many of them the worker has taken,
+// and, when the thread that runs a batch calls another model, the call's slot plus
+// 1 and where in it the message is. The slots follow. The server writes the first half of a slot: a
 // header, a table of the inputs, the inputs, and other properties of the
 // requests. The worker writes the second half: a header, the outputs and a
 // table of them. The file is as long as its slots and sparse, so either half
@@ -18,6 +19,9 @@ const (
 	ringEntry   = 16
 	sentAt      = pageSize - 8
 	takenAt     = pageSize - 16
+	callSizeAt  = pageSize - 24
+	callAt      = pageSize - 32
+	callSlotAt  = pageSize - 40
 	headSize    = 64
 	stampAt     = 40 // in our half's header
 	dataAlign   = 64
