@@ -89,6 +89,10 @@ func (f *checkFlags) check(ctx context.Context, roots []string, stdout io.Writer
 	if err != nil {
 		return err
 	}
+	if len(list) == 0 {
+		f.serve.repositories = roots
+		return errors.New(f.serve.advice())
+	}
 	bad := 0
 	for _, m := range list {
 		if len(m.Faults) > 0 {

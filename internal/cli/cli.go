@@ -45,6 +45,9 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	default:
 		name = "shoal"
 	}
+	if err := unknownCommand(root, args[1:]); err != nil {
+		return report(stderr, name, err)
+	}
 	root.SetArgs(spellOut(root, args[1:]))
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -56,6 +59,11 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		return exitDone
 	}
+	return report(stderr, name, err)
+}
+
+// report writes the error that ends a command and returns the exit code.
+func report(stderr io.Writer, name string, err error) int {
 	var exit *command.ExitError
 	if errors.As(err, &exit) {
 		return exit.Code
@@ -68,6 +76,23 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	}
 	sayLast(stderr, text)
 	return code
+}
+
+// unknownCommand refuses a first word that is no command before its flags are
+// read, which would be unknown as well.
+func unknownCommand(root *cobra.Command, args []string) error {
+	if !root.HasSubCommands() || len(args) == 0 || strings.HasPrefix(args[0], "-") || root.Name() != "shoal" {
+		return nil
+	}
+	for _, c := range root.Commands() {
+		if c.Name() == args[0] || c.HasAlias(args[0]) {
+			return nil
+		}
+	}
+	if args[0] == "help" || strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) { // cobra adds these when it runs
+		return nil
+	}
+	return command.Misused(root, command.NoArgs(root, args))
 }
 
 // alone makes a subcommand the root command, under another name.

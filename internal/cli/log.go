@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"time"
+
+	"github.com/charmbracelet/x/term"
 
 	"shoal/internal/cli/command"
 	"shoal/internal/logset"
@@ -18,7 +21,17 @@ type logFlags struct {
 	format               string
 	file                 string
 	json                 bool
+	style                string
+	color                bool // no flag
 }
+
+// The forms of the log.
+const (
+	styleAuto     = "auto"
+	styleTerminal = "terminal"
+	styleLogfmt   = "logfmt"
+	styleJSON     = "json"
+)
 
 func (l *logFlags) add(g *command.Group) {
 	g.Number(&l.verbose, "log-verbose", 0, "log more with 1 and above")
@@ -27,7 +40,8 @@ func (l *logFlags) add(g *command.Group) {
 	g.Truth(&l.error, "log-error", true, "log lost work")
 	g.Text(&l.format, "log-format", "default", "how times are written: default (local, RFC 3339) or ISO8601 (UTC)")
 	g.Text(&l.file, "log-file", "", "append the log to this file rather than standard error")
-	g.Toggle(&l.json, "log-json", "log JSON lines")
+	g.Text(&l.style, "log-style", styleAuto, "form of the log, `auto|terminal|logfmt|json`; auto is terminal, with columns and colours, when standard error is one, else logfmt")
+	g.Toggle(&l.json, "log-json", "log JSON lines: --log-style=json")
 }
 
 // settings returns the settings of the log that may change while the server runs.
@@ -40,22 +54,53 @@ func (l *logFlags) check() error {
 	if l.format != logset.FormatLocal && l.format != logset.FormatUTC {
 		return fmt.Errorf("--log-format is %q, want %s or %s", l.format, logset.FormatLocal, logset.FormatUTC)
 	}
-	return nil
+	switch l.style {
+	case styleAuto, styleTerminal, styleLogfmt, styleJSON:
+		return nil
+	}
+	return fmt.Errorf("--log-style is %q, want auto, terminal, logfmt or json", l.style)
 }
 
-// logHandler returns a handler that writes to w as the settings say at the time of
+// resolve decides on the form of a log that goes to stderr or a file.
+func (l *logFlags) resolve(stderr io.Writer) {
+	terminal := false
+	if file, ok := stderr.(*os.File); ok && l.file == "" {
+		terminal = term.IsTerminal(file.Fd())
+	}
+	switch {
+	case l.json:
+		l.style = styleJSON
+	case l.style == styleAuto && terminal:
+		l.style = styleTerminal
+	case l.style == styleAuto:
+		l.style = styleLogfmt
+	}
+	l.json = l.style == styleJSON
+	l.color = terminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+}
+
+// onScreen reports whether errors in the log appear on standard error.
+func (l *logFlags) onScreen() bool { return l.file == "" && l.error }
+
+// handler returns a handler that writes to w as the settings say at the time of
 // each line.
-func logHandler(w io.Writer, json bool, control *logset.Control) slog.Handler {
+func (l *logFlags) handler(w io.Writer, control *logset.Control) slog.Handler {
+	if l.style == styleTerminal {
+		return &levelHandler{newTerminalHandler(w, l.color, control), control}
+	}
 	opt := &slog.HandlerOptions{
 		Level: slog.LevelDebug,
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey && a.Value.Kind() == slog.KindTime && control.UTC() {
 				a.Value = slog.StringValue(a.Value.Time().UTC().Format(time.RFC3339))
 			}
+			if l.json {
+				return durationsInSeconds(a)
+			}
 			return a
 		},
 	}
-	if json {
+	if l.json {
 		return &levelHandler{slog.NewJSONHandler(w, opt), control}
 	}
 	return &levelHandler{slog.NewTextHandler(w, opt), control}

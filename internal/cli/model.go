@@ -1,10 +1,14 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"shoal/internal/spelling"
 )
 
 // fileBackends are the backends of the files that --model accepts.
@@ -36,6 +40,9 @@ func writeModel(dir, value string) error {
 		return fmt.Errorf("--model %s: there are two models %q; rename one of them with --model NAME=PATH", value, name)
 	}
 	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("--model %s: %s: no such file or folder%s", value, path, nearFile(path))
+	}
 	if err != nil {
 		return fmt.Errorf("--model %s: %w", value, err)
 	}
@@ -44,7 +51,7 @@ func writeModel(dir, value string) error {
 	}
 	backend, ok := fileBackends[filepath.Ext(path)]
 	if !ok {
-		return fmt.Errorf("--model %s: want a file that ends in .py or .onnx, or a model's folder", value)
+		return fmt.Errorf("--model %s: want a file that ends in .py or .onnx, or a model's folder; export a model of another framework to ONNX, or load it in a Python model", value)
 	}
 	if err := os.Mkdir(folder, 0o700); err != nil {
 		return err
@@ -54,6 +61,21 @@ func writeModel(dir, value string) error {
 		return err
 	}
 	return os.Symlink(filepath.Dir(path), filepath.Join(folder, "1"))
+}
+
+// nearFile suggests a file or folder beside path, as the end of a sentence.
+func nearFile(path string) string {
+	entries, _ := os.ReadDir(filepath.Dir(path)) // without a folder there is no suggestion
+	var names []string
+	for _, e := range entries {
+		if e.IsDir() || fileBackends[filepath.Ext(e.Name())] != "" {
+			names = append(names, e.Name())
+		}
+	}
+	if near := spelling.Nearest(filepath.Base(path), names); near != "" {
+		return "; did you mean " + near + "?"
+	}
+	return ""
 }
 
 // splitModel returns the name and the absolute path in a value of --model.

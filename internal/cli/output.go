@@ -40,15 +40,16 @@ func startOutput(l *logFlags, stdout, stderr io.Writer) (*output, error) {
 	// Without this, a write to a standard stream whose reader is gone would end
 	// the process. The signal is not ignored, since workers would inherit that.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	l.resolve(stderr)
 	settings := logset.New(l.settings())
-	opt := logsink.Options{Notice: logsink.SlogNotice(func(b *bytes.Buffer) slog.Handler { return logHandler(b, l.json, settings) })}
+	opt := logsink.Options{Notice: logsink.SlogNotice(func(b *bytes.Buffer) slog.Handler { return l.handler(b, settings) })}
 	o := &output{settings: settings, stdout: logsink.Start(stdout, logsink.Options{}), stderr: logsink.Start(stderr, opt)}
 	to := o.stderr
 	if file != nil {
 		o.file = logsink.Start(file, opt) // the file is open until the process ends
 		to = o.file
 	}
-	o.log = slog.New(logHandler(to, l.json, settings))
+	o.log = slog.New(l.handler(to, settings))
 	return o, nil
 }
 

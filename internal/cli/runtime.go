@@ -40,7 +40,7 @@ unpacks the library into Shoal's data folder. Doing it again changes nothing.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if ifMissing {
 				if path, err := library.Find(library.Environment("", os.Getenv)); err == nil {
-					return report(cmd, asJSON, library.Installed{Path: path, Already: true})
+					return reportLibrary(cmd, asJSON, library.Installed{Path: path, Already: true})
 				}
 			}
 			ctx, cancel := signal.NotifyContext(cmd.Context(), os.Interrupt)
@@ -52,7 +52,7 @@ unpacks the library into Shoal's data folder. Doing it again changes nothing.`,
 			if err != nil {
 				return err
 			}
-			return report(cmd, asJSON, done)
+			return reportLibrary(cmd, asJSON, done)
 		},
 	}
 	cmd.Flags().BoolVar(&ifMissing, "if-missing", false, "do nothing when any library is found already")
@@ -60,8 +60,8 @@ unpacks the library into Shoal's data folder. Doing it again changes nothing.`,
 	return cmd
 }
 
-// report prints where the library is.
-func report(cmd *cobra.Command, asJSON bool, done library.Installed) error {
+// reportLibrary prints where the library is.
+func reportLibrary(cmd *cobra.Command, asJSON bool, done library.Installed) error {
 	if asJSON {
 		return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{"path": done.Path, "version": done.Version, "already": done.Already})
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -27,6 +29,7 @@ import (
 	"shoal/internal/demo"
 	"shoal/internal/engine"
 	"shoal/internal/reject"
+	"shoal/internal/repository"
 	"shoal/internal/shm"
 	"shoal/internal/tempdir"
 )
@@ -44,7 +47,7 @@ it at once.`,
   shoal serve --model-repository ./models
   shoal serve --model resnet.py
   shoal serve --model-repository ./models --http-port 0 --allow-grpc=false`,
-		Args: command.NoArgs,
+		Args: onlyFlags,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.check(); err != nil {
 				return command.Misused(cmd, err)
@@ -57,6 +60,22 @@ it at once.`,
 	cmd.SetUsageFunc(command.GroupedUsage)
 	cmd.SetFlagErrorFunc(command.FlagMisused)
 	return cmd
+}
+
+// onlyFlags refuses arguments, and says by which flag they would be served.
+func onlyFlags(cmd *cobra.Command, args []string) error {
+	err := command.NoArgs(cmd, args)
+	if err == nil {
+		return nil
+	}
+	info, missing := os.Stat(args[0])
+	switch {
+	case fileBackends[filepath.Ext(args[0])] != "":
+		return fmt.Errorf("%w; did you mean --model %s?", err, args[0])
+	case missing != nil || info.IsDir():
+		return fmt.Errorf("%w; did you mean --model-repository %s?", err, args[0])
+	}
+	return err
 }
 
 // serve runs the server until a signal ends it.
@@ -151,13 +170,16 @@ func serve(f *serveFlags, stdout, stderr io.Writer) error {
 	writeTable(out.stderr, e, f.log.json, log)
 	if err != nil {
 		_ = life.stop(e) // the cause is more important
-		return err
+		return f.unloaded(err)
 	}
 	if f.registry != nil {
 		f.loadModelServer(life, out.stdout)
 		if life.stopping() {
 			return life.stop(e)
 		}
+	}
+	if len(tried(e)) == 0 && f.control.mode != controlExplicit && f.registry == nil {
+		log.Warn("nothing is served: " + f.advice())
 	}
 	log.Info("ready", "after", time.Since(begin).Round(time.Millisecond))
 	if f.control.mode == controlPoll {
@@ -167,6 +189,36 @@ func serve(f *serveFlags, stdout, stderr io.Writer) error {
 		showDemo(out.stdout, life.addresses["http"])
 	}
 	return life.wait(e)
+}
+
+// unloaded is the last line of a server whose models did not load: the log above
+// it has the causes.
+func (f *serveFlags) unloaded(err error) error {
+	failed, ok := errors.AsType[*engine.LoadError](err)
+	if !ok {
+		return err
+	}
+	if advice := f.advice(); advice != "" {
+		return errors.New("--model-repository: " + advice)
+	}
+	if f.log.onScreen() {
+		return errors.New(failed.Brief())
+	}
+	return err
+}
+
+// advice says why there is no model in the repositories and what would help;
+// "" when one of them has folders that may be models.
+func (f *serveFlags) advice() string {
+	var list []string
+	for _, root := range f.repositories {
+		text := repository.Advice(root)
+		if text == "" {
+			return ""
+		}
+		list = append(list, text)
+	}
+	return strings.Join(list, "; ")
 }
 
 // writeRepositories writes the repositories of --demo and --model.
@@ -256,7 +308,7 @@ func mergeSettings(all, own map[string]string) map[string]string {
 	return merged
 }
 
-// writeTable shows the state of every model.
+// writeTable shows the state of every model; the log has the reasons.
 func writeTable(w io.Writer, e *engine.Engine, json bool, log *slog.Logger) {
 	if json {
 		for _, m := range tried(e) {
@@ -272,14 +324,11 @@ func writeTable(w io.Writer, e *engine.Engine, json bool, log *slog.Logger) {
 	tw := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "MODEL\tVERSION\tSTATUS")
 	for _, m := range models {
-		version, reason := "-", ""
+		version := "-"
 		if m.Version != engine.NoVersion {
 			version = fmt.Sprint(m.Version)
 		}
-		if m.Reason != "" {
-			reason = ": " + m.Reason
-		}
-		fmt.Fprintf(tw, "%s\t%s\t%s%s\n", m.Name, version, m.State, reason)
+		fmt.Fprintf(tw, "%s\t%s\t%s\n", m.Name, version, m.State)
 	}
 	_ = tw.Flush() // a buffer does not fail
 	_, _ = w.Write(table.Bytes())

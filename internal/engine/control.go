@@ -33,17 +33,35 @@ func (e *Engine) LoadAll(ctx context.Context) error {
 	}
 	e.add(missing...)
 	for _, name := range missing {
-		e.fail(name, status.Errorf(status.NotFound, "no repository has a folder of that name"))
+		e.fail(name, status.Errorf(status.NotFound, "no repository has a folder of that name%s", e.repos.Others(name)))
 	}
 	if err := e.follow(ctx, found, ambiguous, implied); err != nil {
 		return err
 	}
 	if errs := e.failures(); len(errs) > 0 && e.opt.AllOrNothing {
-		return fmt.Errorf("%d of %d models did not load; serve the others with --exit-on-error=false:\n%w", len(errs), len(e.sorted()), errors.Join(errs...))
+		return &LoadError{Failed: errs, Models: len(e.sorted())}
 	}
 	e.loaded.Store(true)
 	return nil
 }
+
+// A LoadError is the failure of a start for which every model is needed. The log
+// has each of the causes already.
+type LoadError struct {
+	Failed []error // by model
+	Models int     // all that were tried
+}
+
+// Brief returns the text without the causes.
+func (e *LoadError) Brief() string {
+	return fmt.Sprintf("%d of %d models did not load; serve the others with --exit-on-error=false", len(e.Failed), e.Models)
+}
+
+// Error returns the text with all causes.
+func (e *LoadError) Error() string { return e.Brief() + ":\n" + errors.Join(e.Failed...).Error() }
+
+// Unwrap returns the causes.
+func (e *LoadError) Unwrap() []error { return e.Failed }
 
 // atStart returns the models to start with: those that are named in Options and
 // those that they call, which are in implied. missing are the names without a

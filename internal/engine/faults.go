@@ -3,8 +3,12 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 
 	"shoal/internal/infer"
+	"shoal/internal/model"
+	"shoal/internal/repository"
 	"shoal/internal/status"
 	"shoal/internal/tensor"
 )
@@ -38,6 +42,31 @@ func (e *Engine) Faults(name string) []Fault {
 		}
 	}
 	return list
+}
+
+// placed returns an error about a model's configuration with its faults one
+// below the other, each by file and line, for the log.
+func (e *Engine) placed(src repository.Entry, err error) error {
+	invalid, ok := errors.AsType[*model.InvalidError](err)
+	path, text := src.ConfigFile(e.opt.ConfigName)
+	if !ok || path == "" {
+		return err
+	}
+	var list []string
+	for _, f := range invalid.Faults {
+		if f.Line > 0 {
+			return err // the parser has put the places into the text
+		}
+		at := path
+		if line := model.Locate(text, strings.ReplaceAll(f.Text, "'"+src.Name+"'", "")); line > 0 {
+			at = fmt.Sprintf("%s:%d", path, line)
+		}
+		list = append(list, at+": "+strings.TrimSuffix(strings.TrimSpace(f.Text), ";"))
+	}
+	if len(list) == 0 {
+		return err
+	}
+	return errors.New(strings.Join(list, "\n"))
 }
 
 // TryZeros sends the ready versions of a model a request of one row of zeros,

@@ -18,6 +18,7 @@ import (
 	"shoal/internal/model/modelpb"
 	"shoal/internal/repository"
 	"shoal/internal/sched"
+	"shoal/internal/spelling"
 	"shoal/internal/status"
 )
 
@@ -43,6 +44,7 @@ func (u unreadable) Unwrap() error { return u.error }
 // that is nil, under the configuration in its folder. What is loaded may be
 // newer than the plan, never older.
 func (e *Engine) read(src repository.Entry, cfg *modelpb.ModelConfig) (*wanted, error) {
+	advice := cfg == nil // a client knows nothing of the folders here
 	if cfg == nil {
 		var err error
 		if cfg, err = src.Config(e.opt.ConfigName); err != nil {
@@ -71,7 +73,11 @@ func (e *Engine) read(src repository.Entry, cfg *modelpb.ModelConfig) (*wanted, 
 		warn(fmt.Sprintf("version_policy names version %d, which has no folder", n))
 	}
 	if len(chosen) == 0 {
-		return nil, status.Errorf(status.InvalidArgument, "at least one version must be available under the version policy of model '%s'", src.Name)
+		why := ""
+		if advice {
+			why = src.WithoutVersion(onDisk)
+		}
+		return nil, status.Errorf(status.InvalidArgument, "at least one version must be available under the version policy of model '%s'%s", src.Name, why)
 	}
 	w.chosen = chosen
 	w.model, err = src.Model(cfg, chosen, e.callees(src, cfg))
@@ -106,7 +112,7 @@ func (e *Engine) openAll(ctx context.Context, w *wanted, versions []int64) outco
 		err = readLabels(w.src, cfg, sig)
 	}
 	if err != nil {
-		log.Error("model not loaded", "err", err)
+		log.Error("model not loaded", "err", e.placed(w.src, err))
 		if !content {
 			got.err = err
 			return got
@@ -129,7 +135,7 @@ func (e *Engine) openAll(ctx context.Context, w *wanted, versions []int64) outco
 		}
 		if err != nil {
 			got.failed[n] = err
-			log.Error("model not loaded", "version", n, "err", err)
+			log.Error("model not loaded", "version", n, "err", e.placed(w.src, err))
 			continue
 		}
 		got.opened[n] = v
@@ -147,7 +153,7 @@ func (e *Engine) prepare(ctx context.Context, w *wanted) (_ *modelpb.ModelConfig
 	cfg := proto.Clone(w.cfg).(*modelpb.ModelConfig)
 	dir := w.src.VersionDir(w.chosen[0])
 	if err := model.InferBackend(cfg, func(name string) bool { _, err := os.Stat(filepath.Join(dir, name)); return err == nil }); err != nil {
-		return nil, nil, false, err
+		return nil, nil, false, status.Errorf(status.CodeOf(err), "%s%s", status.Public(err), source(w.src, w.chosen[0]).Without("model.onnx"))
 	}
 	b, err := e.backendFor(cfg)
 	if err != nil {
@@ -187,8 +193,23 @@ func (e *Engine) backendFor(cfg *modelpb.ModelConfig) (backend.Backend, error) {
 	if name == "" {
 		name = cfg.GetPlatform()
 	}
-	return nil, status.Errorf(status.InvalidArgument, "unable to find backend '%s' for model '%s'; this server has: %s",
-		name, cfg.GetName(), strings.Join(slices.Sorted(maps.Keys(e.backends)), ", "))
+	return nil, status.Errorf(status.InvalidArgument, "unable to find backend '%s' for model '%s'; this server has: %s%s",
+		name, cfg.GetName(), strings.Join(slices.Sorted(maps.Keys(e.backends)), ", "), e.otherBackend(cfg, name))
+}
+
+// otherBackend says what to do about a backend that there is not, as the end of
+// a sentence.
+func (e *Engine) otherBackend(cfg *modelpb.ModelConfig, name string) string {
+	switch {
+	case cfg.GetBackend() == "" && e.backends[name] != nil:
+		return fmt.Sprintf("; '%s' is a backend, not a platform: write backend: %q", name, name)
+	case slices.Contains([]string{"pytorch", "tensorrt", "openvino", "tensorflow"}, name):
+		return "; export the model to ONNX, or load it in a Python model: docs/python.md"
+	}
+	if near := spelling.Nearest(name, slices.Sorted(maps.Keys(e.backends))); near != "" {
+		return fmt.Sprintf("; did you mean %q?", near)
+	}
+	return ""
 }
 
 // readLabels reads the class names from the outputs' label files.

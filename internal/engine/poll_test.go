@@ -187,7 +187,7 @@ func TestExplicitStartLoadsWhatIsNamed(t *testing.T) {
 		{"one", []string{"b"}, true, []string{"a -1", "b 1 READY", "c -1 UNAVAILABLE model appears in two or more repositories"}},
 		{"unknown", []string{"a", "nosuch"}, false, []string{
 			"a 1 READY", "b -1", "c -1 UNAVAILABLE model appears in two or more repositories",
-			"nosuch -1 UNAVAILABLE Not found: no repository has a folder of that name",
+			"nosuch -1 UNAVAILABLE Not found: no repository has a folder of that name; there are a, b, c",
 		}},
 	}
 	for _, tt := range tests {

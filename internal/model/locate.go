@@ -6,16 +6,20 @@ import (
 )
 
 // Locate returns the line of a configuration's text that an error is about: the
-// first one that has the most of the names that the error quotes or that are
-// fields. It returns 0 when no line has any.
+// first one that has the most of the names that the error quotes, which count
+// twice, or that are fields. It returns 0 when no line has any.
 func Locate(text []byte, fault string) int {
-	var wanted [][]byte
+	type name struct {
+		text   []byte
+		weight int
+	}
+	var wanted []name
 	for _, m := range namePattern.FindAllStringSubmatch(fault, -1) {
-		name := m[1]
-		if name == "" {
-			name = m[0]
+		if m[1] != "" {
+			wanted = append(wanted, name{[]byte(m[1]), 2})
+		} else {
+			wanted = append(wanted, name{[]byte(m[0]), 1})
 		}
-		wanted = append(wanted, []byte(name))
 	}
 	best, line, number := 0, 0, 0
 	for row := range bytes.Lines(text) {
@@ -25,8 +29,8 @@ func Locate(text []byte, fault string) int {
 		n := 0
 		for _, name := range wanted {
 			for _, w := range words {
-				if bytes.Equal(bytes.Trim(w, `"'`), name) {
-					n++
+				if bytes.Equal(bytes.Trim(w, `"'`), name.text) {
+					n += name.weight
 					break
 				}
 			}

@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"strings"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
@@ -96,7 +97,7 @@ func (p *parser) value(fd protoreflect.FieldDescriptor, fresh func() protoreflec
 	case t.kind == tokenString && fd.Kind() == protoreflect.StringKind:
 		p.fault(t.at, "the escapes of the string do not make UTF-8; expected text")
 	case t.kind == tokenWord && fd.Kind() == protoreflect.EnumKind:
-		p.fault(t.at, "unknown value %s; expected %s", t, wanted(fd))
+		p.fault(t.at, "unknown value %s; %sexpected %s", t, nearEnum(fd, t.raw), wanted(fd))
 	default:
 		p.fault(t.at, "expected %s, got %s", wanted(fd), t)
 	}
@@ -130,4 +131,16 @@ func (p *parser) entry(fd protoreflect.FieldDescriptor, m protoreflect.Map) {
 	if p.body(fd, e) {
 		e.store()
 	}
+}
+
+// nearEnum suggests the value that was probably meant, such as TYPE_FP32 for
+// FP32; "" when there is none.
+func nearEnum(fd protoreflect.FieldDescriptor, word string) string {
+	values := fd.Enum().Values()
+	for i := range values.Len() {
+		if name := string(values.Get(i).Name()); strings.HasSuffix(name, "_"+strings.ToUpper(word)) {
+			return "did you mean " + name + "? "
+		}
+	}
+	return ""
 }

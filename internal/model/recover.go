@@ -20,7 +20,11 @@ func (p *parser) noField() {
 		p.skipValue(p.skipColon())
 		return
 	}
-	p.fault(p.tok.at, "expected a field's name, got %s", p.tok)
+	if p.tok.is('{') && p.tok.at == 0 {
+		p.fault(p.tok.at, "expected a field's name, got {: this file has protobuf's text format, not JSON; write max_batch_size: 8 rather than {\"max_batch_size\": 8}")
+	} else {
+		p.fault(p.tok.at, "expected a field's name, got %s", p.tok)
+	}
 	for !p.tok.isAny("}>") && p.tok.kind != tokenEnd && p.tok.kind != tokenWord {
 		if p.tok.isAny("{<[") {
 			p.skipBalanced()

@@ -7,11 +7,13 @@ package repository
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"shoal/internal/status"
 )
@@ -95,7 +97,7 @@ func (s Set) Find(id string) (Entry, error) {
 	}
 	switch len(found) {
 	case 0:
-		return Entry{}, status.Errorf(status.NotFound, "model %q: no repository has a folder of that name", id)
+		return Entry{}, status.Errorf(status.NotFound, "model %q: no repository has a folder of that name%s", id, s.Others(name))
 	case 1:
 		return found[0], nil
 	}
@@ -154,6 +156,21 @@ func (s Set) split(id string) (namespace, name string) {
 		}
 	}
 	return "", id
+}
+
+// Others says which models the repositories have instead of one, as the end of
+// a sentence.
+func (s Set) Others(name string) string {
+	var names []string
+	for _, root := range distinct(s.Roots) {
+		_, folders := listing(root)
+		names = append(names, folders...)
+	}
+	slices.Sort(names)
+	if text := near(name, names); text != "" || len(names) == 0 {
+		return text
+	}
+	return "; there are " + some(slices.Compact(names))
 }
 
 // CheckName refuses names that no model can have: without a letter, or leading
@@ -224,7 +241,14 @@ func isFolder(path string, e fs.DirEntry) bool {
 
 // rootError adds the flag to the error of a folder that cannot be read.
 func rootError(root string, err error) error {
-	return status.Errorf(status.InvalidArgument, "--model-repository %q: %v", root, reason(err))
+	advice := ""
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		advice = missing(root)
+	case errors.Is(err, syscall.ENOTDIR) && slices.Contains(servable, filepath.Ext(root)):
+		advice = fmt.Sprintf("; serve a single file with `shoal serve --model %s`", root)
+	}
+	return status.Errorf(status.InvalidArgument, "--model-repository %q: %v%s", root, reason(err), advice)
 }
 
 // reason returns the cause of a file error without the path and the call, which

@@ -28,3 +28,19 @@ func Distance(a, b string) int {
 	}
 	return row[len(b)]
 }
+
+// Nearest returns the name that was probably meant by text: one that differs by
+// two letters, such as two that are swapped, or by a third of them; "" when none
+// is like it.
+func Nearest(text string, names []string) string {
+	best, least := "", len(text)/3+1
+	if len(text) > 3 {
+		least = max(3, least)
+	}
+	for _, name := range names {
+		if d := Distance(text, name); d < least {
+			best, least = name, d
+		}
+	}
+	return best
+}

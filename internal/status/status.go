@@ -62,6 +62,9 @@ type Error struct {
 	Public string
 	// Cause is for the log only; nil when Public is complete.
 	Cause error
+	// Log is the log's text when it is neither Public nor Public with Cause, such
+	// as a traceback; usually empty.
+	Log string
 	// Reason is why the request was rejected, if it was: a check failed.
 	Reason reject.Reason
 }
@@ -71,7 +74,10 @@ func (e *Error) Rejection() reject.Reason { return e.Reason }
 
 // Error returns the public text and, for the log, the cause.
 func (e *Error) Error() string {
-	if e.Cause == nil {
+	switch {
+	case e.Log != "":
+		return e.Log
+	case e.Cause == nil:
 		return e.Public
 	}
 	return e.Public + ": " + e.Cause.Error()
@@ -113,7 +119,11 @@ func Reject(reason reject.Reason, err error) error {
 // stay, so that the log does not repeat itself.
 func Prefix(prefix string, err error) error {
 	if e, ok := errors.AsType[*Error](err); ok && e.Error() == err.Error() { // nothing was added around it
-		return &Error{Code: e.Code, Public: prefix + e.Public, Cause: e.Cause, Reason: e.Reason}
+		prefixed := &Error{Code: e.Code, Public: prefix + e.Public, Cause: e.Cause, Reason: e.Reason}
+		if e.Log != "" {
+			prefixed.Log = prefix + e.Log
+		}
+		return prefixed
 	}
 	return Wrap(CodeOf(err), err, prefix+Public(err))
 }

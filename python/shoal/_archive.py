@@ -230,4 +230,4 @@ def _log_fault() -> None:
     from shoal import _worker
 
     error = sys.exc_info()[1]
-    _worker.log("error", _faults.trace(error) if error is not None else "")
+    _worker.log("error", _faults.told(error) if error is not None else "")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 import traceback
-from typing import Iterator
+from typing import Callable, Iterator
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -55,5 +56,47 @@ def brief(error: BaseException, file: str = "") -> str:
 
 
 def trace(error: BaseException) -> str:
-    """The whole traceback, for the log."""
-    return "".join(traceback.format_exception(type(error), error, error.__traceback__)).rstrip()
+    """The traceback as Python shows it, without the calls of this package, for the log."""
+    told = traceback.TracebackException(type(error), error, error.__traceback__)
+    todo: list[traceback.TracebackException | None] = [told]
+    while todo:
+        one = todo.pop()
+        if one is not None:
+            one.stack[:] = [f for f in one.stack if not _ours(f.filename)]
+            todo += [one.__cause__, one.__context__]
+    lines = list(told.format())
+    if not told.stack and told.__cause__ is None and told.__context__ is None and not isinstance(error, SyntaxError):
+        lines = lines[1:]  # a heading with nothing below it
+    return "".join(lines).rstrip()
+
+
+class Repeats:
+    """Tells an error once. The same one is told again after a while, with how often it came in between."""
+
+    PERIOD = 10.0  # seconds
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic):
+        self._clock = clock
+        self._told: dict[str, list[float]] = {}  # text to when it was told, and how often it came since
+
+    def text(self, trace: str) -> str:
+        """What to log of this traceback now; empty when it is only counted."""
+        now = self._clock()
+        known = self._told.get(trace)
+        if known is not None and now - known[0] < self.PERIOD:
+            known[1] += 1
+            return ""
+        if len(self._told) > 100:  # texts with changing parts
+            self._told.clear()
+        self._told[trace] = [now, 0]
+        if known is None or known[1] == 0:
+            return trace
+        return f"{trace}\n(and {known[1]:.0f} times more in the last {now - known[0]:.0f} s)"
+
+
+_repeats = Repeats()
+
+
+def told(error: BaseException) -> str:
+    """What to log of an error in a user's code now: its traceback, or nothing when it was logged just before."""
+    return _repeats.text(trace(error))

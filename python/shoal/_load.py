@@ -13,7 +13,7 @@ from shoal import _model, _triton
 
 def load(init: dict[str, Any]):
     """Imports the model's file and returns the handler that runs what is in it."""
-    path = model_file(init)
+    path = _known(model_file(init))
     module = import_file(path, str(init.get("version", "1")), init.get("repository", ""))
     if hasattr(module, "TritonPythonModel"):
         return _triton.Handler(module.TritonPythonModel, init, path)
@@ -34,9 +34,13 @@ def model_file(init: dict[str, Any]) -> str:
     places = [os.path.join(init[place], name) for place in ("version_dir", "repository") if init.get(place)]
     for path in places:
         if os.path.exists(path):
-            # `shoal serve --model` links to the user's folder: errors name the file as the user knows it.
-            return os.path.realpath(path) if os.path.islink(os.path.dirname(path)) else path
+            return path
     raise FileNotFoundError(f"Python model file not found in '{places[0]}'")
+
+
+def _known(path: str) -> str:
+    """The file as the user knows it: `shoal serve --model` links to the user's folder."""
+    return os.path.realpath(path) if os.path.islink(os.path.dirname(path)) else path
 
 
 def import_file(path: str, version: str, root: str) -> types.ModuleType:

@@ -158,7 +158,7 @@ class Handler:
             text = f"model '{self._name}': {error}"
             _worker.log("error", text)
             return text, "INTERNAL"
-        _worker.log("error", _faults.trace(error))
+        _worker.log("error", _faults.told(error))
         return f"model '{self._name}': {_faults.brief(error, self._file)}", "INTERNAL"
 
     def close(self) -> None:

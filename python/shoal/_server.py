@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import collections
+import json
 import os
 import re
 import signal
@@ -98,7 +99,7 @@ class Server:
 
     def _why(self) -> str:
         """The log lines that explain why the server ended."""
-        told = [line for line in self._tail if "level=ERROR" in line or line.startswith("shoal:")]
+        told = [_error_in(line) for line in self._tail if "level=ERROR" in line or line.startswith("shoal:")]
         return "\n".join(told or self._tail)
 
     @property
@@ -177,6 +178,17 @@ class Server:
     def __repr__(self) -> str:
         state = "running at " + self.url if self._process.poll() is None else "stopped"
         return f"<shoal.Server of {self.name}, {state}>"
+
+
+def _error_in(line: str) -> str:
+    """The error in a line of the log, with its own lines; the line itself when it has none."""
+    found = re.search(r" err=(\"(?:[^\"\\]|\\.)*\"|\S+)", line)
+    if found is None:
+        return line
+    try:
+        return str(json.loads(found.group(1)))
+    except ValueError:
+        return found.group(1)
 
 
 _LISTENING = re.compile(r"msg=\"?listening\"?.* protocol=(\w+) .*?address=\"?([^\s\"]+)")

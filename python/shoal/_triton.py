@@ -126,7 +126,9 @@ class Handler:
 
     def _failed(self, requests: list, error: BaseException) -> None:
         message = f"Failed to process the request(s) for model '{self._name}', message: {_faults.describe(error)}"
-        Logger.log_error(message if isinstance(error, _faults.Refused) else f"{message.splitlines()[0]}\n{_faults.trace(error)}")
+        text = _faults.told(error)
+        if text:
+            Logger.log_error(message if isinstance(error, _faults.Refused) else f"{message.splitlines()[0]}\n{text}")
         for request in requests:
             request._fail(message)
 

@@ -127,7 +127,9 @@ class Link:
 
 
 def log(level, text):
-    """Write a line to the server's log: "error", "warn", "info" or "verbose"."""
+    """Write a text to the server's log: "error", "warn", "info" or "verbose". An empty one is nothing."""
+    if not text:
+        return
     link = getattr(_links, "link", _last_link)
     if link is None:
         print(text, file=sys.stderr)
@@ -300,7 +302,7 @@ class _Listener:
 
 def _failed(batch, e):
     """Fail the requests that a handler has not answered."""
-    log("error", "".join(traceback.format_exception(type(e), e, e.__traceback__)))
+    log("error", _faults.told(e))
     batch.fail(_faults.last_line(e))
     traceback.clear_frames(e.__traceback__)  # they may hold inputs
 
@@ -312,7 +314,7 @@ def _told(e):
             "error": "numpy is not installed for %s; install it (%s -m pip install numpy) "
             "or choose another Python with --python" % (sys.executable, sys.executable)
         }
-    return {"error": _faults.describe(e), "traceback": traceback.format_exc()}
+    return {"error": _faults.describe(e), "traceback": _faults.trace(e)}
 
 
 def main():

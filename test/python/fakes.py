@@ -112,7 +112,9 @@ class Batch:
 def worker(monkeypatch):
     """Puts a worker in place that keeps log lines and metrics; returns it."""
     import shoal
+    from shoal import _faults
 
+    monkeypatch.setattr(_faults, "_repeats", _faults.Repeats())  # each test is a new worker
     fake = types.ModuleType("shoal._worker")
     fake.lines = []
     fake.metrics = []

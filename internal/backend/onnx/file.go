@@ -1,6 +1,8 @@
 package onnx
 
 import (
+	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -27,7 +29,7 @@ func modelFile(src backend.Source, cfg *modelpb.ModelConfig) (string, error) {
 		info, err = os.Stat(path)
 	}
 	if err != nil || info.IsDir() {
-		return "", status.Errorf(status.Unavailable, "unable to find '%s' for model '%s'", path, src.Model)
+		return "", status.Errorf(status.Unavailable, "unable to find '%s' for model '%s'%s", path, src.Model, src.Without(name))
 	}
 	return path, nil
 }
@@ -44,4 +46,29 @@ func stampOf(path string) (stamp, error) {
 		return stamp{}, err
 	}
 	return stamp{info.Size(), info.ModTime()}, nil
+}
+
+// notAModel says what a file that ONNX Runtime could not parse is instead, as
+// the end of a sentence; "" when that is not plain.
+func notAModel(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	head := make([]byte, 64)
+	n, err := io.ReadFull(f, head)
+	if err != nil && n == 0 {
+		return "; the file is empty: copy or download it again"
+	}
+	head = bytes.TrimSpace(head[:n])
+	switch {
+	case bytes.HasPrefix(head, []byte("version https://git-lfs")):
+		return "; the file is a pointer of Git LFS, not the model: run `git lfs pull` where it was cloned"
+	case bytes.HasPrefix(head, []byte("<")):
+		return "; the file is a web page, not the model: download it again, from the address of the file itself"
+	case bytes.HasPrefix(head, []byte("PK")):
+		return "; the file is a zip archive, such as torch.save writes: export the model with torch.onnx.export"
+	}
+	return ""
 }

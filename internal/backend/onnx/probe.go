@@ -147,7 +147,7 @@ func (o *opening) session() (*ort.Session, error) {
 	}
 	s, err := o.lib.NewSession(o.path, o.options)
 	if err != nil {
-		return nil, status.Errorf(status.Internal, "%v", err)
+		return nil, status.Errorf(status.Internal, "%v%s", err, notAModel(o.path))
 	}
 	return s, nil
 }

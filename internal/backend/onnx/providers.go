@@ -46,7 +46,7 @@ func (s settings) gpuProviders(available []string, model string, p backend.Place
 		if group == "" { // Complete runs before groups have names
 			group = model + "_0"
 		}
-		return nil, status.Errorf(status.InvalidArgument, "instance group %s of model %s has kind KIND_GPU but server does not support GPUs", group, model)
+		return nil, status.Errorf(status.InvalidArgument, "instance group %s of model %s has kind KIND_GPU but server does not support GPUs; write kind: KIND_CPU, or leave kind out, to run it on the CPU", group, model)
 	}
 	device := strconv.Itoa(p.GPU)
 	cuda := ort.Provider{Name: "CUDA", Options: with(s.cuda, "device_id", device)}

@@ -274,7 +274,7 @@ func (l *link) await(ctx context.Context, kind byte, limit time.Duration) ([]byt
 	if m.Traceback == "" {
 		return nil, status.Errorf(status.Internal, "%s", m.Error)
 	}
-	return nil, status.Wrap(status.Internal, errors.New(m.Traceback), m.Error)
+	return nil, &status.Error{Code: status.Internal, Public: m.Error, Log: "its code raised an exception\n" + m.Traceback}
 }
 
 // tooSlow returns the error of a start that took too long, with the step that

@@ -87,12 +87,7 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 // nearest returns the name that was probably meant: one that contains the text,
 // or one that differs by a few letters; "" when there is none.
 func nearest(text string, names []string) string {
-	best, least := "", len(text)/3+1
-	for _, name := range names {
-		if d := spelling.Distance(text, name); d < least {
-			best, least = name, d
-		}
-	}
+	best := spelling.Nearest(text, names)
 	for _, name := range names {
 		if best == "" && len(text) > 2 && strings.Contains(name, text) {
 			best = name
