@@ -56,6 +56,8 @@ class Handler:
         self._failure = _archive_context.failure(self._torch)
         self.parse = _archive_rows.Parser(told.get("decode", True)).parse
         self._logs_metrics = bool(told.get("metrics"))
+        if self._decoupled:
+            _archive_context.send_parts_here()
         self._module = self._import(told["handler"])
         self._entry: Any = None
 

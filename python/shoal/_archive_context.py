@@ -5,19 +5,35 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from shoal import _archive_metrics
+
 
 def new(told: dict[str, Any], manifest: Any, gpu: Any) -> Any:
     """The context of a worker's whole life."""
     torch = told["dialect"] == "torchserve"
     module = _module(torch, "context")
     kwargs = {"limit_max_image_pixels": told.get("limit_max_image_pixels", True)} if torch else {}
-    context = _lazy(module, _module(torch, "metrics.metrics_store").MetricsStore)(
+    store = _archive_metrics.TorchMetricsStore if torch else _archive_metrics.MetricsStore
+    context = _lazy(module, store)(
         told["model_name"], told["model_dir"], manifest, told["batch_size"], gpu, told["server_version"], **kwargs
     )
     context.model_yaml_config = (told.get("model_config") or {}) if torch else {}
     for key in ("id", "start", "end"):
         setattr(context, f"header_key_sequence_{key}", f"ts_request_sequence_{key}")
     return context
+
+
+def send_intermediate_predict_response(ret: Any, req_id_map: Any, message: Any, code: Any, context: Any = None) -> None:
+    """Send one part of the answer of each request; what the handler returns is the last."""
+    if context is None or getattr(context, "cl_socket", None) is None:
+        raise RuntimeError("the model does not stream: its archive did not call send_intermediate_predict_response when it was registered")
+    context.cl_socket.send(ret)
+
+
+def send_parts_here() -> None:
+    """Let handlers send parts of answers to our server, also where TorchServe's own package is installed."""
+    for name in ("handler_utils.utils", "protocol.otf_message_handler"):
+        _module(True, name).send_intermediate_predict_response = send_intermediate_predict_response
 
 
 def _module(torch: bool, name: str) -> Any:
@@ -66,6 +82,9 @@ def _lazy(module: Any, store: Any) -> Any:
         @request_processor.setter
         def request_processor(self, processors: Any) -> None:
             self._processors = processors
+
+        # The originals' own package, where it is installed, reads this attribute.
+        _request_processor = request_processor
 
         @property
         def metrics(self) -> Any:

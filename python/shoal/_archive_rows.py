@@ -77,6 +77,8 @@ class Asked:
             made = self._headers = Headers((name, {"content-type": kind}) for name, kind in self._parts)
             raw, at = self._packed or b"", self._id_size
             for _ in range(self._count):
+                if at + _PAIR.size > len(raw):
+                    break  # the server did not pack it
                 k, v = _PAIR.unpack_from(raw, at)
                 at += _PAIR.size
                 made[raw[at : at + k].decode("utf-8", "replace")] = raw[at + k : at + k + v].decode("utf-8", "replace")

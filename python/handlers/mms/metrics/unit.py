@@ -1,19 +1,10 @@
 """The units of metrics."""
 
+from shoal._archive_metrics import UNITS
+
 
 class Units:
     """The names of units."""
 
     def __init__(self):
-        self.units = {
-            "ms": "Milliseconds",
-            "s": "Seconds",
-            "percent": "Percent",
-            "count": "Count",
-            "MB": "Megabytes",
-            "GB": "Gigabytes",
-            "kB": "Kilobytes",
-            "B": "Bytes",
-            None: "unit",
-            "": "unit",
-        }
+        self.units = dict(UNITS)
