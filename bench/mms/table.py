@@ -27,7 +27,7 @@ class Padding:
         self.batch_size = context.system_properties["batch_size"]
 
     def preprocess(self, data):
-        images = [row.get("data") or row.get("body") for row in data]
+        images = [row.get("data") or row.get("body") or b"" for row in data]
         return images + [b""] * (self.batch_size - len(images)), len(images)
 
     def inference(self, images, count):
