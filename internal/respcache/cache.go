@@ -59,9 +59,8 @@ func (c *Cache) Begin(k Key) (*infer.Response, <-chan struct{}) {
 func (c *Cache) End(k Key, resp *infer.Response) {
 	var kept *entry
 	if resp != nil {
-		copied, size := clone(resp)
-		if size <= c.limit {
-			kept = &entry{k, copied, size}
+		if size := sizeOf(resp); size <= c.limit {
+			kept = &entry{k, clone(resp), size}
 		}
 	}
 	c.mu.Lock()

@@ -1,11 +1,13 @@
 package respcache
 
 import (
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
 
 	"shoal/internal/infer"
+	"shoal/internal/race"
 	"shoal/internal/tensor"
 )
 
@@ -148,4 +150,35 @@ func TestOneOfManyComputes(t *testing.T) {
 			t.Errorf("got it computed %d times, want once that failed and once more", computed)
 		}
 	})
+}
+
+func TestWhatDoesNotFitIsNotCopied(t *testing.T) {
+	c := New(overhead)
+	large := response(string(make([]byte, 1<<20)))
+	if got := testing.AllocsPerRun(10, func() {
+		c.Begin(Key{1})
+		c.End(Key{1}, large)
+	}); got > 3 { // the flight and its channel
+		t.Errorf("got %v allocations, want no copy of the response", got)
+	}
+}
+
+func TestKeysDoNotAllocate(t *testing.T) {
+	r := request(func(r *infer.Request) { r.Outputs = append(r.Outputs, infer.Wanted{Name: "OUT"}) })
+	KeyOf(1, r)
+	if got := testing.AllocsPerRun(100, func() { KeyOf(1, r) }); got > 0 && !race.Enabled {
+		t.Errorf("got %v allocations, want none", got)
+	}
+}
+
+func BenchmarkKeyOf(b *testing.B) {
+	for _, size := range []int{64, 602112} {
+		b.Run(strconv.Itoa(size), func(b *testing.B) {
+			r := request(func(r *infer.Request) { r.Inputs[0].Data.First = make([]byte, size) })
+			b.SetBytes(int64(size))
+			for b.Loop() {
+				KeyOf(1, r)
+			}
+		})
+	}
 }
