@@ -91,7 +91,7 @@ func parseOverride(src repository.Entry, text string) (*modelpb.ModelConfig, err
 		err = src.CheckConfig(cfg)
 	}
 	if err == nil {
-		err = checkFilenames(cfg)
+		err = checkFilenames(src, cfg)
 	}
 	if err != nil {
 		return nil, status.Prefix("Invalid config override: ", err)
@@ -99,12 +99,35 @@ func parseOverride(src repository.Entry, text string) (*modelpb.ModelConfig, err
 	return cfg, nil
 }
 
-// checkFilenames refuses a client's configuration that takes the model from
-// elsewhere on this machine. The repository's own may do so.
-func checkFilenames(cfg *modelpb.ModelConfig) error {
+// checkFilenames refuses a client's configuration that takes files from elsewhere
+// on this machine, be it through links. The repository's own may do so.
+func checkFilenames(src repository.Entry, cfg *modelpb.ModelConfig) error {
+	versions, err := src.Versions(func(string) {})
+	if err != nil {
+		versions = nil // a client's files, or a folder that cannot be read, which loading reports
+	}
 	for _, name := range append(slices.Sorted(maps.Values(cfg.GetCcModelFilenames())), cfg.GetDefaultModelFilename()) {
-		if name != "" && !filepath.IsLocal(name) {
+		if name == "" {
+			continue
+		}
+		if !filepath.IsLocal(name) || slices.ContainsFunc(versions, func(n int64) bool { return repository.Leaves(src.VersionDir(n), name) }) {
 			return status.Errorf(status.InvalidArgument, "the model's file '%s' is not inside its version folder", name)
+		}
+	}
+	var files []string
+	for _, out := range cfg.GetOutput() {
+		files = append(files, out.GetLabelFilename())
+	}
+	for _, sample := range cfg.GetModelWarmup() {
+		for _, in := range sample.GetInputs() {
+			if in.GetInputDataFile() != "" {
+				files = append(files, filepath.Join("warmup", in.GetInputDataFile()))
+			}
+		}
+	}
+	for _, name := range files {
+		if name != "" && src.Dir != "" && repository.Leaves(src.Dir, name) {
+			return status.Errorf(status.InvalidArgument, "the file '%s' is not inside the model's folder", name)
 		}
 	}
 	return nil

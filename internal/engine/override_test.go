@@ -82,6 +82,41 @@ func TestFilesTakeThePlaceOfTheFolder(t *testing.T) {
 	folders(0)
 }
 
+func TestAClientsConfigurationDoesNotFollowLinks(t *testing.T) {
+	secret := repo(t, map[string]string{"secret": "one\ntwo\n"})
+	dir := repo(t, map[string]string{"m/config.pbtxt": oneInput, "m/1/model": "", "m/1/own": "", "m/labels": "a\n", "m/warmup/": ""})
+	for _, link := range []string{"m/labels.out", "m/warmup/data.out", "m/1/model.out"} {
+		if err := os.Symlink(filepath.Join(secret, "secret"), filepath.Join(dir, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for link, to := range map[string]string{"m/labels.in": "labels", "m/1/model.in": "own"} { // as Kubernetes mounts files
+		if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e, _ := controlled(t, dir)
+	config := func(label, more string) string {
+		return `{"backend": "identity", "input": [{"name": "INPUT0", "data_type": "TYPE_FP32", "dims": [-1, 2]}],
+			"output": [{"name": "OUTPUT0", "data_type": "TYPE_FP32", "dims": [-1, 2], "label_filename": "` + label + `"}]` + more + `}`
+	}
+	const warmup = `, "model_warmup": [{"name": "s", "batch_size": 1, "inputs": {"INPUT0": {"data_type": "TYPE_FP32", "dims": [1, 2], "input_data_file": "data.out"}}}]`
+	for name, text := range map[string]string{
+		"labels":         config("labels.out", ""),
+		"warm-up data":   config("", warmup),
+		"the model":      config("", `, "default_model_filename": "model.out"`),
+		"one of several": config("", `, "cc_model_filenames": {"9.0": "model.out"}`),
+	} {
+		err := e.Load(t.Context(), "m", Override{Config: text})
+		if got := status.Public(err); !strings.Contains(got, "is not inside") || !e.ModelReady("m", 1) {
+			t.Errorf("%s: got %q, want it refused and the old one serving", name, got)
+		}
+	}
+	if err := e.Load(t.Context(), "m", Override{Config: config("labels.in", `, "default_model_filename": "model.in"`)}); err != nil {
+		t.Errorf("links inside the folder: %v", err)
+	}
+}
+
 func TestOverridesAreChecked(t *testing.T) {
 	dir := repo(t, map[string]string{"m/config.pbtxt": oneInput, "m/1/": ""})
 	temp := t.TempDir()

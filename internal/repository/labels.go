@@ -22,6 +22,21 @@ func (e Entry) WarmupData(file string) ([]byte, error) {
 	return content, nil
 }
 
+// Leaves reports whether a file of a folder is outside of it once links are
+// followed. One that is not there is not.
+func Leaves(folder, file string) bool {
+	root, err := filepath.EvalSymlinks(folder)
+	if err != nil {
+		return false
+	}
+	path, err := filepath.EvalSymlinks(filepath.Join(folder, file))
+	if err != nil {
+		return false
+	}
+	within, err := filepath.Rel(root, path)
+	return err != nil || !filepath.IsLocal(within)
+}
+
 // Labels reads a label file of the model: one label per line, in the order of
 // the classes. The file's name comes from a configuration, which a client may
 // have sent, so a path that leaves the model's folder is refused.

@@ -6,6 +6,7 @@ import base64
 import json
 import shutil
 import textwrap
+from concurrent import futures
 
 import grpc
 import numpy as np
@@ -14,6 +15,7 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
 import clients
+import faults
 import graphs
 import models
 import pymodels
@@ -203,12 +205,16 @@ def test_a_configuration_cannot_lead_out_of_the_folder(explicit, tmp_path):
     repository = tmp_path / "repository"
     (tmp_path / "secret").write_text("secret\n")
     (repository / "scaled" / "labels.txt").write_text("a\nb\n")
+    (repository / "scaled" / "link").symlink_to(tmp_path / "secret")
+    (repository / "scaled" / "1" / "link.onnx").symlink_to(repository / "other" / "1" / "model.onnx")
     out = [dict(SCALED["output"][0], label_filename="../../secret")]
     sample = {"name": "s", "batch_size": 1, "inputs": {"INPUT0": {"data_type": "TYPE_FP32", "dims": [4], "input_data_file": "../../../secret"}}}
     for config in (
         {**SCALED, "output": out},
         {**SCALED, "default_model_filename": "../../other/1/model.onnx"},
         {**SCALED, "default_model_filename": str(repository / "other" / "1" / "model.onnx")},
+        {**SCALED, "output": [dict(SCALED["output"][0], label_filename="link")]},
+        {**SCALED, "default_model_filename": "link.onnx"},
         {**SCALED, "model_warmup": [sample]},
         {**SCALED, "colour": "red"},
     ):
@@ -367,3 +373,78 @@ def test_poll_follows_the_repository(serve, protocol, tmp_path):
     shutil.rmtree(repository / "added")
     wait_until(lambda: all(m["name"] != "added" for m in index(client)), 20, "the removed model to go")
     assert client.is_server_ready() and factor(client) == 9
+
+
+# Waits in initialize or in execute while the file of that name is there, and says so in another.
+HOLDING = """
+    import pathlib
+    import time
+    import triton_python_backend_utils as pb_utils
+
+    def hold(file):
+        if file.exists():
+            (FOLDER / "held").touch()
+        while file.exists():
+            time.sleep(0.01)
+
+    class TritonPythonModel:
+        def initialize(self, args):
+            hold(FOLDER / "initialize")
+
+        def execute(self, requests):
+            hold(FOLDER / "executeFACTOR")
+            return [pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT0", r.inputs()[0].as_numpy() * FACTOR)]) for r in requests]
+"""
+TENSORS = 'input { name: "INPUT0" data_type: TYPE_FP32 dims: 4 } output { name: "OUTPUT0" data_type: TYPE_FP32 dims: 4 }'
+
+
+def holding(repository, *versions: str):
+    for version in versions:
+        code = HOLDING.replace("FACTOR", version).replace("FOLDER", f"pathlib.Path({str(repository.parent)!r})")
+        pymodels.write(repository, "holding", code, f"max_batch_size: 8 version_policy {{ all {{ }} }} {TENSORS}", version)
+    return repository
+
+
+
+def test_a_version_is_removed_while_it_is_busy(serve, protocol, tmp_path):
+    repository = holding(tmp_path / "models", "1", "2")
+    running = serve("--model-control-mode=explicit", "--load-model=*", "--model-repository", repository, pymodels.PYTHON).wait_ready()
+    client, _ = connect(running, protocol)
+    (tmp_path / "execute2").touch()
+    with futures.ThreadPoolExecutor() as pool:
+        busy = pool.submit(lambda: factor(connect(running, protocol)[0], "holding", "2"))
+        wait_until((tmp_path / "held").exists, 20, "the request to run")
+        try:
+            shutil.rmtree(repository / "holding" / "2")
+            client.load_model("holding")  # does not wait for the request
+            assert {"name": "holding", "version": "2", "state": "UNLOADING"} in index(client)
+            assert factor(client, "holding") == 1 and not busy.done()
+            assert refused(factor, client, "holding", version="2")[0] in ("503", "StatusCode.UNAVAILABLE")
+        finally:
+            (tmp_path / "execute2").unlink()
+        assert busy.result(20) == 2
+    wait_until(lambda: {"name": "holding", "version": "2", "state": "UNAVAILABLE", "reason": "unloaded"} in index(client), 20, "version 2 to go")
+    assert factor(client, "holding") == 1
+
+
+def test_a_load_is_waited_for_and_cancelled(serve, tmp_path):
+    repository = holding(tmp_path / "models", "2")
+    running = serve("--model-control-mode=explicit", "--model-repository", repository, pymodels.PYTHON).wait_ready()
+    client, _ = connect(running, "grpc")
+    other, _ = connect(running, "http")
+    (tmp_path / "initialize").touch()
+    with futures.ThreadPoolExecutor() as pool:
+        code, _ = refused(client.load_model, "holding", client_timeout=1)
+        assert code == "StatusCode.DEADLINE_EXCEEDED"
+        wait_until(lambda: index(other)[0].get("state") != "LOADING" and not faults.children(running.process.pid), 20, "the load to be called off")
+        assert other.is_server_live() and not other.is_model_ready("holding")
+        (tmp_path / "held").unlink(missing_ok=True)
+        loads = [pool.submit(connect(running, protocol)[0].load_model, "holding") for protocol in ("http", "grpc")]
+        try:
+            wait_until((tmp_path / "held").exists, 20, "a load")
+            assert index(client) == [{"name": "holding", "version": "2", "state": "LOADING"}] and not any(load.done() for load in loads)
+        finally:
+            (tmp_path / "initialize").unlink()
+        for load in loads:
+            load.result(20)
+    assert factor(client, "holding") == 2 and running.log.count("model ready") == 1
