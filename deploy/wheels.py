@@ -68,7 +68,8 @@ def write(to: pathlib.Path, platform: str, binary: pathlib.Path, level: int = 9)
     stem = f"{about['name']}-{about['version']}"
     path = to / f"{stem}-py3-none-{platform}.whl"
     wheel = Wheel(path, level)
-    for file in [*sorted((PACKAGE / "shoal").glob("*.py")), PACKAGE / "shoal" / "py.typed", PACKAGE / "triton_python_backend_utils.py"]:
+    files = [file for folder in ("shoal", "SimpleDBI") for file in sorted((PACKAGE / folder).glob("*.py"))]
+    for file in [*files, PACKAGE / "shoal" / "py.typed", PACKAGE / "triton_python_backend_utils.py"]:
         wheel.add(file.relative_to(PACKAGE).as_posix(), file.read_bytes())
     wheel.add("shoal/bin/shoal", binary.read_bytes(), 0o755)
     info = f"{stem}.dist-info"

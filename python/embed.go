@@ -7,5 +7,5 @@ import "embed"
 // Files are the folder's Python files, with the mark that they have types. The
 // folder handlers has what handlers of model archives import.
 //
-//go:embed *.py shoal/*.py shoal/py.typed handlers/*/*.py handlers/*/*/*.py
+//go:embed *.py shoal/*.py shoal/py.typed SimpleDBI/*.py handlers/*/*.py handlers/*/*/*.py
 var Files embed.FS

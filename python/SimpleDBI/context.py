@@ -1,0 +1,5 @@
+"""What programs written for SimpleDBI import from here."""
+
+from SimpleDBI import EXIT_SIG
+
+__all__ = ["EXIT_SIG"]
