@@ -4,13 +4,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"shoal/internal/backend/cuda"
 	"shoal/internal/backend/onnx/library"
 	"shoal/internal/cli/command"
 )
@@ -29,13 +32,17 @@ These commands put one into Shoal's data folder and show which ones are found.`,
 }
 
 func newRuntimeInstall() *cobra.Command {
-	var ifMissing, asJSON bool
+	var ifMissing, asJSON, gpu bool
 	cmd := &cobra.Command{
 		Use:   "install",
 		Short: "Put ONNX Runtime " + library.Version + " into Shoal's data folder",
 		Long: `Install fetches the onnxruntime package with the pip of the python3 on your PATH,
 so that your index and proxy settings hold, checks it against a pinned hash and
-unpacks the library into Shoal's data folder. Doing it again changes nothing.`,
+unpacks the library into Shoal's data folder. Doing it again changes nothing.
+
+With --gpu it is the package for NVIDIA's GPUs (CUDA 13, onnxruntime-gpu), and the
+report lists which of the libraries that it needs are there: the driver, CUDA's
+runtime, cuBLAS, cuRAND and cuDNN are not part of the package.`,
 		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if ifMissing {
@@ -46,15 +53,23 @@ unpacks the library into Shoal's data folder. Doing it again changes nothing.`,
 			ctx, cancel := signal.NotifyContext(cmd.Context(), os.Interrupt)
 			defer cancel()
 			if !asJSON {
-				fmt.Fprintf(cmd.ErrOrStderr(), "fetching ONNX Runtime %s through pip (about 25 MB) ...\n", library.Version)
+				size := 25
+				if gpu {
+					size = 247
+				}
+				fmt.Fprintf(cmd.ErrOrStderr(), "fetching ONNX Runtime %s through pip (about %d MB) ...\n", library.Version, size)
 			}
-			done, err := library.Install(ctx, library.InstallOptions{Data: library.DataFolder(os.Getenv), Progress: cmd.ErrOrStderr()})
+			done, err := library.Install(ctx, library.InstallOptions{Data: library.DataFolder(os.Getenv), GPU: gpu, Progress: cmd.ErrOrStderr()})
 			if err != nil {
 				return err
 			}
-			return reportLibrary(cmd, asJSON, done)
+			if err := reportLibrary(cmd, asJSON, done); err != nil || !gpu || asJSON {
+				return err
+			}
+			return reportGPUs(cmd.OutOrStdout(), done.Path)
 		},
 	}
+	cmd.Flags().BoolVar(&gpu, "gpu", false, "the build for NVIDIA's GPUs")
 	cmd.Flags().BoolVar(&ifMissing, "if-missing", false, "do nothing when any library is found already")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as JSON")
 	return cmd
@@ -71,6 +86,43 @@ func reportLibrary(cmd *cobra.Command, asJSON bool, done library.Installed) erro
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", verb, done.Path)
 	return nil
+}
+
+// reportGPUs prints the GPUs, and what the library at a path needs to use them.
+func reportGPUs(to io.Writer, path string) error {
+	tw := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "\nNEEDED FOR GPUS\tFOUND\tWHAT TO DO")
+	for _, c := range library.Components(path) {
+		found, hint := c.Path, ""
+		if c.Err != nil {
+			found, hint = "missing", c.Hint
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%s\n", c.Name, found, hint)
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	return listGPUs(to)
+}
+
+// listGPUs prints the machine's GPUs.
+func listGPUs(to io.Writer) error {
+	driver, err := cuda.Open()
+	if err != nil {
+		fmt.Fprintf(to, "\nno GPUs: %v\n", err)
+		return nil
+	}
+	infos, err := driver.Infos()
+	if err != nil {
+		return err
+	}
+	tw := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "\nGPU\tNAME\tMEMORY\tCAPABILITY\tUUID")
+	for _, g := range infos {
+		fmt.Fprintf(tw, "%d\t%s\t%d MB\t%s\t%s\n", g.ID, g.Name, g.Memory>>20, g.Capability, g.UUID)
+	}
+	fmt.Fprintf(tw, "the driver supports CUDA up to %s\n", driver.Version())
+	return tw.Flush()
 }
 
 func newRuntimeList() *cobra.Command {
@@ -98,7 +150,15 @@ looks for one; the first is the one it takes.`,
 				}
 				fmt.Fprintf(tw, "%s\t%s\t%s\t%s\n", c.Version, c.Origin, providers, c.Path)
 			}
-			return tw.Flush()
+			if err := tw.Flush(); err != nil {
+				return err
+			}
+			for _, c := range found {
+				if slices.Contains(c.Providers, "CUDAExecutionProvider") {
+					return reportGPUs(cmd.OutOrStdout(), c.Path)
+				}
+			}
+			return listGPUs(cmd.OutOrStdout())
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"shoal/internal/backend"
+	"shoal/internal/backend/cuda"
 	"shoal/internal/backend/example/identity"
 	"shoal/internal/backend/example/repeat"
 	"shoal/internal/backend/example/square"
@@ -270,7 +271,13 @@ func (f *serveFlags) backends(log *slog.Logger) ([]backend.Backend, error) {
 	if err != nil {
 		return nil, err
 	}
+	limits, err := parseLoadLimits(f.loadLimits)
+	if err != nil {
+		return nil, err
+	}
+	cuda.LimitPinned(f.pinned)
 	ort := onnx.New(onnx.Options{
+		LoadLimits: limits,
 		Library: func() (string, error) {
 			return library.Find(library.Environment(f.library, os.Getenv).WithPython(f.python))
 		},
@@ -286,6 +293,21 @@ func (f *serveFlags) backends(log *slog.Logger) ([]backend.Backend, error) {
 	})
 	f.workers = workers
 	return []backend.Backend{identity.Backend{}, repeat.Backend{}, square.Backend{}, ort, workers}, nil
+}
+
+// parseLoadLimits reads --model-load-gpu-limit: fractions by the number of a GPU.
+func parseLoadLimits(list []string) (map[int]float64, error) {
+	limits := make(map[int]float64)
+	for _, text := range list {
+		id, fraction, _ := strings.Cut(text, ":")
+		gpu, err := strconv.Atoi(id)
+		limit, failed := strconv.ParseFloat(fraction, 64)
+		if err != nil || failed != nil || gpu < 0 || !(limit >= 0 && limit <= 1) {
+			return nil, fmt.Errorf("--model-load-gpu-limit %s: want the number of a GPU and a fraction from 0 to 1, such as 0:0.8", text)
+		}
+		limits[gpu] = limit
+	}
+	return limits, nil
 }
 
 // cacheFolder returns the folder for unpacked files, "" when the user has none.

@@ -51,6 +51,8 @@ type serveFlags struct {
 	loadThreads    int
 	loadRetries    int
 	backendConfig  []string
+	pinned         int64
+	loadLimits     []string
 	library        string
 	python         string
 	batching       string
@@ -130,7 +132,7 @@ type metricsFlags struct {
 	allow    bool
 	address  string
 	port     int
-	cpu      bool
+	cpu, gpu bool
 	interval float64
 	config   []string
 	secure   secureFlags
@@ -186,6 +188,8 @@ func (f *serveFlags) addLoading(g *command.Group) {
 	g.Truth(&f.namespaces, "model-namespacing", false, "make each repository a namespace: several may have models of the same name; an ensemble uses those of its own repository, and a client that means one of them asks for REPOSITORY::MODEL")
 	g.Toggle(&f.noAutoComplete, "disable-auto-complete-config", "do not fill in configurations from the model files")
 	g.Texts(&f.backendConfig, "backend-config", "`setting` of a backend: [backend,]name=value, such as onnxruntime,default-max-batch-size=8")
+	g.Size(&f.pinned, "pinned-memory-pool-byte-size", 0, "the most host memory that is pinned for ONNX models on GPUs, in `bytes`; what does not fit is copied more slowly; 0 is any amount")
+	g.Texts(&f.loadLimits, "model-load-gpu-limit", "refuse to load ONNX models onto a GPU of whose memory more than this `id:fraction` is in use, such as 0:0.8; may be given several times")
 	g.Text(&f.library, "onnxruntime-library", "", "`path` of ONNX Runtime's library; `shoal runtime list` shows what is found without this flag")
 	g.Text(&f.python, "python", "", "`path` of the Python (3.9 or newer, with numpy) that runs Python models, or of a virtual environment; python3 when empty")
 }
@@ -234,6 +238,7 @@ func (f *metricsFlags) add(g *command.Group) {
 	g.Text(&f.address, "metrics-address", "", "`host` to listen on, or unix:///path of a socket; empty means HTTP's host")
 	g.Number(&f.port, "metrics-port", 8002, "0: the system chooses (see the log)")
 	f.secure.add(g, "metrics")
+	g.Truth(&f.gpu, "allow-gpu-metrics", true, "add the machine's GPUs to the metrics, if there are any")
 	g.Truth(&f.cpu, "allow-cpu-metrics", true, "add the machine's CPU and memory use to the metrics")
 	g.Decimal(&f.interval, "metrics-interval-ms", 2000, "how often CPU and memory use are read, in `milliseconds`; the models' metrics are always current")
 	g.Texts(&f.config, "metrics-config", "`setting` of the metrics, name=value: counter_latencies (true), histogram_latencies (false), summary_latencies (false),\nsummary_quantiles (0.5:0.05,0.9:0.01,0.95:0.001,0.99:0.001,0.999:0.001)")

@@ -15,6 +15,7 @@ import (
 
 	"google.golang.org/grpc/keepalive"
 
+	"shoal/internal/backend/cuda"
 	"shoal/internal/connlimit"
 	"shoal/internal/engine"
 	"shoal/internal/metrics"
@@ -214,7 +215,12 @@ func (f *serveFlags) startMetrics(l *life, e *engine.Engine, ln net.Listener) (s
 	if f.sessions.server != nil {
 		sessions = f.sessions.server
 	}
+	var gpus func() ([]cuda.Usage, error)
+	if f.metrics.gpu {
+		gpus = cuda.Usages
+	}
 	m := metrics.Start(metrics.Options{
+		GPUs:     gpus,
 		Sessions: sessions,
 		Settings: f.metrics.settings, CPU: f.metrics.cpu, Log: l.log, User: &f.userMetrics,
 		Rejects: f.rejects, LogDropped: f.dropped, TraceDropped: f.traceDropped, Memory: l.memory.Budget(),

@@ -62,13 +62,11 @@ func addWithoutEffect(g *command.Group) {
 	g.Ignored("the server sends pings by --grpc-keepalive-time, whether or not it sends data", "grpc-http2-max-pings-without-data")
 	g.Ignored("a client that pings too soon (--grpc-http2-min-recv-ping-interval-without-data) for the third time is disconnected",
 		"grpc-http2-max-ping-strikes")
-	g.Ignored("there are no metrics of GPUs", "allow-gpu-metrics")
 	g.Ignored("the backends and the cache are part of the binary", "backend-directory", "cache-directory")
 	g.Ignored("there are no repository agents; a model that asks for one is refused", "repoagent-directory")
 	g.Ignored("each backend reserves the memory that its models need",
-		"pinned-memory-pool-byte-size", "cuda-memory-pool-byte-size", "cuda-virtual-address-size", "buffer-manager-thread-count", "enable-peer-access")
+		"cuda-memory-pool-byte-size", "cuda-virtual-address-size", "buffer-manager-thread-count", "enable-peer-access")
 	g.Ignored("the backends decide which GPUs they use", "min-supported-compute-capability")
-	g.Ignored("GPU memory is not measured when a model is loaded; a model that does not fit fails to load", "model-load-gpu-limit")
 	g.Ignored("instances run where the system places them; use numactl or a CPU set for the process", "host-policy")
 	g.RefusedSwitches("SageMaker's endpoint is not served; put a proxy in front that maps /ping to /v2/health/ready and /invocations to /v2/models/NAME/infer",
 		"allow-sagemaker")

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/common/expfmt"
 
+	"shoal/internal/backend/cuda"
 	"shoal/internal/engine"
 	"shoal/internal/inflight"
 	"shoal/internal/reject"
@@ -31,6 +32,8 @@ type Options struct {
 	// CPU adds gauges of the machine, read every Interval.
 	CPU      bool
 	Interval time.Duration
+	// GPUs reads the state of the machine's GPUs every Interval; nil is none.
+	GPUs func() ([]cuda.Usage, error)
 	// Memory is the budget of requests and answers in flight; nil is none.
 	Memory *inflight.Budget
 	// Sessions are those over shared memory; nil when they are off.
@@ -88,6 +91,12 @@ func Start(opt Options, src Source) *Metrics {
 		if cpu := newCPU(); cpu != nil {
 			reg.MustRegister(cpu)
 			m.every(opt.Interval, cpu.read)
+		}
+	}
+	if opt.GPUs != nil {
+		if gpus := startGPUs(opt.GPUs); gpus != nil {
+			reg.MustRegister(gpus)
+			m.every(opt.Interval, gpus.read)
 		}
 	}
 	m.mux.Handle("/metrics", handler(reg, models, opt.Log))

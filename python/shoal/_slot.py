@@ -26,6 +26,7 @@ class Slot:
         self.input_size = self.output_size = 0
         self.result = Result(channel, self)
         self.batch = None  # the last one, reused for similar batches
+        self.unpinned = channel.pins is not None  # its memory is to be pinned
         self.reach(FIRST_MAP)
         self.grow(FIRST_MAP)
 
@@ -33,6 +34,7 @@ class Slot:
         """Map at least that many bytes of the server's part."""
         if size <= self.input_size:
             return
+        self.unpin()
         self.input_size = rounded(size)
         self.inputs = mapped(self._file, self._at, self.input_size)
         self.words = memoryview(self.inputs)[:HEAD].cast("Q")
@@ -43,9 +45,26 @@ class Slot:
         """Map at least that many bytes of our part. What was written stays."""
         if size <= self.output_size:
             return
+        self.unpin()
         self.output_size = rounded(size)
         self.outputs = mapped(self._file, self._at + HALF, self.output_size)
         self.result.moved(memoryview(self.outputs)[:HEAD].cast("Q"))
+
+    def pin(self):
+        """Register both parts with CUDA, as soon as the model uses it."""
+        pins = self._channel.pins
+        if pins.add((self.number, 0), self.inputs, self.input_size) and pins.add((self.number, 1), self.outputs, self.output_size):
+            self.unpinned = False
+        elif pins.failed:
+            self.unpinned = False
+
+    def unpin(self):
+        """A part is about to be mapped anew, or the slot is not used any more."""
+        pins = self._channel.pins
+        if pins is not None and not self.unpinned:
+            pins.drop((self.number, 0))
+            pins.drop((self.number, 1))
+            self.unpinned = True
 
     def look(self):
         """Return the layout of the batch in the slot, which differs from the one before.

@@ -48,6 +48,11 @@ class Channel:
         self.room = config.get("room", 0)  # bytes that a decoupled model may send to a client before it asks
         self.copies = self.decoupled  # give handlers copies of inputs rather than views
         self.note = lambda text: None  # logs a line for the operator
+        self.pins = None  # the registered memory of a worker on a GPU
+        if config.get("pinned"):
+            from shoal._pinned import Pins  # only such workers need it
+
+            self.pins = Pins(lambda text: self.note(text))
         self._batch = Batch
         if self.decoupled:
             from shoal import _stream  # only such models need it
@@ -82,6 +87,8 @@ class Channel:
             slot = slots.get(control[at])
             if slot is None or control[at + 1] > slot.input_size:
                 slot = self._map(control[at], control[at + 1])
+            if slot.unpinned:
+                slot.pin()
             words = slot.words
             layout = slot.layout if words[STAMP] == slot.stamp else slot.look()
             self._sequence = words[SEQUENCE]
@@ -121,6 +128,7 @@ class Channel:
         """The handler still refers to the inputs. It keeps the slot for
         good, and from now on handlers get copies."""
         self._slots.pop(slot.number, None)
+        slot.unpin()
         if not self.copies:
             self.copies = True
             self.note(

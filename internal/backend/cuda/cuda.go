@@ -7,7 +7,13 @@
 // whoever makes one destroys it.
 package cuda
 
-import "fmt"
+import (
+	"fmt"
+	"sync"
+	"unsafe"
+
+	"shoal/internal/backend"
+)
 
 // An Address is a place in a device's memory; 0 is none.
 type Address uintptr
@@ -109,20 +115,86 @@ const codeNoMemory = 2
 func (e *Error) OutOfMemory() bool { return e.Code == codeNoMemory }
 
 // Pinned is the backend.Memory of instances on a GPU. It enters the device by
-// itself.
+// itself. Beyond the limit of pinned memory it is pages of the process, which
+// the driver copies in two steps.
 type Pinned struct{ Device Device }
+
+// pool is what Pinned has reserved.
+var pool struct {
+	mu          sync.Mutex // protects the fields below
+	used, limit int64
+	pages       map[*byte]bool // what is not pinned
+}
+
+// LimitPinned sets how much pinned memory there may be at a time; 0 means any
+// amount.
+func LimitPinned(bytes int64) {
+	pool.mu.Lock()
+	defer pool.mu.Unlock()
+	pool.limit = bytes
+}
+
+// PinnedBytes returns how much memory is pinned, and the limit.
+func PinnedBytes() (used, limit int64) {
+	pool.mu.Lock()
+	defer pool.mu.Unlock()
+	return pool.used, pool.limit
+}
+
+// claim reports whether n more bytes may be pinned, and counts them.
+func claim(n int) bool {
+	pool.mu.Lock()
+	defer pool.mu.Unlock()
+	if pool.limit > 0 && pool.used+int64(n) > pool.limit {
+		return false
+	}
+	pool.used += int64(n)
+	return true
+}
 
 // Alloc returns n bytes of pinned memory.
 func (p Pinned) Alloc(n int) ([]byte, error) {
+	if !claim(n) {
+		b, err := backend.Pages{}.Alloc(n)
+		if err == nil {
+			pool.mu.Lock()
+			defer pool.mu.Unlock()
+			if pool.pages == nil {
+				pool.pages = make(map[*byte]bool)
+			}
+			pool.pages[unsafe.SliceData(b)] = true
+		}
+		return b, err
+	}
 	if err := p.Device.Enter(); err != nil {
 		return nil, err
 	}
 	defer p.Device.Leave()
-	return p.Device.AllocHost(n)
+	b, err := p.Device.AllocHost(n)
+	if err != nil {
+		p.unclaim(n)
+	}
+	return b, err
+}
+
+func (Pinned) unclaim(n int) {
+	pool.mu.Lock()
+	defer pool.mu.Unlock()
+	pool.used -= int64(n)
 }
 
 // Free frees what Alloc returned.
 func (p Pinned) Free(b []byte) {
+	at := unsafe.SliceData(b)
+	pool.mu.Lock()
+	paged := pool.pages[at]
+	delete(pool.pages, at)
+	pool.mu.Unlock()
+	if paged {
+		backend.Pages{}.Free(b)
+		return
+	}
+	p.unclaim(len(b))
 	if p.Device.Enter() == nil {
 		defer p.Device.Leave()
 		p.Device.FreeHost(b)

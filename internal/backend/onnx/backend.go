@@ -33,6 +33,9 @@ type Options struct {
 	// GPU is how instances get onto GPUs; the zero value means NVIDIA's driver
 	// and ONNX Runtime's CUDA provider.
 	GPU GPU
+	// LoadLimits are the fractions of GPUs' memory, by their numbers, beyond
+	// whose use no instance is started.
+	LoadLimits map[int]float64
 }
 
 // A GPU is how instances get onto GPUs.

@@ -113,6 +113,9 @@ func (m *loaded) startGPU(p backend.Placement) (backend.Instance, error) {
 	if err != nil {
 		return nil, status.Errorf(status.InvalidArgument, "instance %s: %v", p.Name, err)
 	}
+	if err := m.backend.checkLimit(dev, p.GPU); err != nil {
+		return nil, forModel(m.sig.Name, err)
+	}
 	if !m.runsInStreams() {
 		use, err := m.takeSession(p)
 		if err != nil {

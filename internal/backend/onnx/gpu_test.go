@@ -220,6 +220,19 @@ func TestOutOfGPUMemory(t *testing.T) {
 	}
 }
 
+func TestAGPUBeyondItsLimitTakesNoMoreModels(t *testing.T) {
+	b, _ := gpuBackend(t, cudatest.New(1)) // of 1 GiB all but 1 MiB is in use
+	b.options.LoadLimits = map[int]float64{0: 0.9}
+	m, err := load(t, b, write(t, onnxtest.AddSub(tensor.FP32, 4)), config(t, onGPU))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = m.Start(t.Context(), backend.Placement{Name: "m_0_0", Kind: modelpb.ModelInstanceGroup_KIND_GPU, Count: 1})
+	if want := "memory limit set for KIND_GPU [0] has exceeded, model loading is rejected: 100 % of it are in use, --model-load-gpu-limit allows 90 %"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
 func TestAGPUNumberThatDoesNotExist(t *testing.T) {
 	b, _ := gpuBackend(t, cudatest.New(2))
 	m, err := load(t, b, write(t, onnxtest.AddSub(tensor.FP32, 4)), config(t, onGPU))

@@ -77,6 +77,28 @@ func (b *Backend) device(id int) (cuda.Device, error) {
 	return devices.Device(id)
 }
 
+// checkLimit returns an error when so much of a GPU's memory is in use that no
+// more models are loaded.
+func (b *Backend) checkLimit(dev cuda.Device, gpu int) error {
+	limit, ok := b.options.LoadLimits[gpu]
+	if !ok {
+		return nil
+	}
+	if err := dev.Enter(); err != nil {
+		return err
+	}
+	defer dev.Leave()
+	free, total, err := dev.Memory()
+	if err != nil {
+		return err
+	}
+	if used := float64(total-free) / float64(total); used > limit {
+		return status.Errorf(status.ResourceExhausted, "memory limit set for KIND_GPU [%d] has exceeded, model loading is rejected: %.0f %% of it are in use, "+
+			"--model-load-gpu-limit allows %.0f %%", gpu, 100*used, 100*limit)
+	}
+	return nil
+}
+
 // memory returns the memory for the tensors of an instance.
 func (b *Backend) memory(p backend.Placement) (backend.Memory, error) {
 	if p.Kind != modelpb.ModelInstanceGroup_KIND_GPU {

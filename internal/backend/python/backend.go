@@ -147,7 +147,7 @@ func (b *Backend) describe(ctx context.Context, src backend.Source, set settings
 	if err != nil {
 		return nil, err
 	}
-	l, err := startLink(cmd, first, fileName(cfg), nil)
+	l, err := startLink(cmd, first, fileName(cfg), nil, false)
 	if err != nil {
 		return nil, b.startFault(cmd, err)
 	}

@@ -43,8 +43,8 @@ type link struct {
 
 // startLink starts a worker and sends its first message. It returns when the
 // process runs; the worker's answer comes through first. M is nil for a worker
-// that does not run batches.
-func startLink(cmd worker.Command, first []byte, file string, m *loaded) (*link, error) {
+// that does not run batches; onGPU means that it uses one.
+func startLink(cmd worker.Command, first []byte, file string, m *loaded, onGPU bool) (*link, error) {
 	l := &link{file: file, streams: newStreams(m), name: cmd.Name, log: cmd.Log.With("model", cmd.Model, "instance", cmd.Name), first: make(chan frame, 1), gone: make(chan struct{})}
 	l.streams.cancel, l.clients.cancel = l.cancel, l.cancel
 	l.count = m.counter()
@@ -56,6 +56,7 @@ func startLink(cmd worker.Command, first []byte, file string, m *loaded) (*link,
 	if l.mem, err = newMemory(cmd.Name); err != nil {
 		return nil, err
 	}
+	l.mem.pinned = onGPU
 	var theirs *os.File
 	if l.socket, theirs, err = socketpair(); err != nil {
 		l.mem.close()

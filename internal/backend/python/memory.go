@@ -21,6 +21,10 @@ type memory struct {
 	token      [8]byte       // what is read from back
 	one        [8]byte       // what is written to ring
 	stamps     atomic.Uint64 // a distinct stamp for each table of inputs
+	// pinned means that the worker registers its memory with a GPU, which then
+	// reads those pages for ever: pages that were freed and came back would be
+	// others.
+	pinned bool
 
 	mu      sync.Mutex // protects the fields below
 	idle    []*slot

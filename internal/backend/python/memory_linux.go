@@ -75,6 +75,9 @@ func unmap(b []byte) {
 
 // punch frees the pages of a part of the file.
 func (m *memory) punch(offset, size int64) {
+	if m.pinned {
+		return
+	}
 	_ = unix.Fallocate(m.fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, offset, size) // memory that stays is no error
 }
 

@@ -89,7 +89,7 @@ func (m *loaded) startWorker(ctx context.Context, p backend.Placement) (*link, e
 	if err != nil {
 		return nil, err
 	}
-	l, err := startLink(cmd, first, fileName(m.cfg), m)
+	l, err := startLink(cmd, first, fileName(m.cfg), m, onGPU(p))
 	if err != nil {
 		return nil, m.backend.startFault(cmd, err)
 	}
@@ -131,9 +131,12 @@ type wireMessage struct {
 	OutputTypes []int    `json:"output_types"`
 	Batched     bool     `json:"batched"`
 	Decoupled   bool     `json:"decoupled"`
-	Limit       int      `json:"limit"` // bytes of a batch's outputs
-	Room        int64    `json:"room"`  // bytes of a decoupled model's responses to a request, before the worker asks for more
+	Limit       int      `json:"limit"`            // bytes of a batch's outputs
+	Room        int64    `json:"room"`             // bytes of a decoupled model's responses to a request, before the worker asks for more
+	Pinned      bool     `json:"pinned,omitempty"` // the worker registers the memory with its GPU
 }
+
+func onGPU(p backend.Placement) bool { return p.Kind == modelpb.ModelInstanceGroup_KIND_GPU }
 
 func (b *Backend) newInitMessage(mode string, src backend.Source, cfg *modelpb.ModelConfig) (initMessage, error) {
 	msg := initMessage{Mode: mode, Handler: b.handler, ModelName: src.Model, Version: src.Version, Config: model.JSON(cfg)}
@@ -174,10 +177,10 @@ func (m *loaded) firstMessage(p backend.Placement) ([]byte, error) {
 		return nil, err
 	}
 	msg.InstanceName, msg.InstanceKind, msg.DeviceID = p.Name, kindName(p.Kind), p.GPU
-	if p.Kind == modelpb.ModelInstanceGroup_KIND_GPU {
+	if onGPU(p) {
 		msg.DeviceID = 0 // the only one that the worker sees
 	}
-	w := &wireMessage{Inputs: []string{}, Outputs: []string{}, OutputTypes: []int{}, Batched: m.sig.MaxBatch > 0, Decoupled: m.decoupled, Limit: m.set.maxResult, Room: m.backend.options.ResponseQueueSize / 4}
+	w := &wireMessage{Inputs: []string{}, Outputs: []string{}, OutputTypes: []int{}, Batched: m.sig.MaxBatch > 0, Decoupled: m.decoupled, Limit: m.set.maxResult, Room: m.backend.options.ResponseQueueSize / 4, Pinned: onGPU(p)}
 	for i := range m.inputs {
 		w.Inputs = append(w.Inputs, m.inputs[i].Name)
 	}

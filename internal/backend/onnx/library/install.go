@@ -21,21 +21,32 @@ type wheel struct {
 	platform string // pip's name of the platform
 	sha256   string
 	library  string // the file inside
+	// more are further files beside it.
+	more []string
 }
 
 // wheels are the packages that Install knows, by operating system and machine.
 var wheels = map[string]wheel{
 	"linux/amd64": {
 		"manylinux_2_28_x86_64", "fa688e7891a6aa206636fe7372e27ee75fd17713289f6b4fc7b190e0a7de9328",
-		"libonnxruntime.so." + Version,
+		"libonnxruntime.so." + Version, nil,
 	},
 	"linux/arm64": {
 		"manylinux_2_28_aarch64", "6c32a000d5139a38ba9349030b0032e3331acb559d596b22738d9d2b343a2b83",
-		"libonnxruntime.so." + Version,
+		"libonnxruntime.so." + Version, nil,
 	},
 	"darwin/arm64": {
 		"macosx_14_0_arm64", "001ed726c9bd5e2bc92faade7d37d889e9606a350b7d5529f0227df2e3bb57fd",
-		"libonnxruntime." + Version + ".dylib",
+		"libonnxruntime." + Version + ".dylib", nil,
+	},
+}
+
+// gpuWheels are those for NVIDIA's GPUs, of CUDA 13.
+var gpuWheels = map[string]wheel{
+	"linux/amd64": {
+		"manylinux_2_28_x86_64", "6acc0f4b3d5ac5f2984432faa59dd8fcce6775f8b43a7140afa0f322c7a703b1",
+		"libonnxruntime.so." + Version,
+		[]string{"libonnxruntime_providers_shared.so", "libonnxruntime_providers_cuda.so", "libonnxruntime_providers_tensorrt.so"},
 	},
 }
 
@@ -46,6 +57,7 @@ const pythonVersion = "3.12"
 // InstallOptions are where to install to and with which pip.
 type InstallOptions struct {
 	Data     string    // Shoal's data folder
+	GPU      bool      // the build for NVIDIA's GPUs
 	Python   string    // the Python whose pip is used; empty means the python3 on the PATH
 	Progress io.Writer // gets pip's output; nil means nobody
 }
@@ -62,15 +74,19 @@ type Installed struct {
 // proxy settings apply. The download is checked against a pinned hash. The
 // folder appears completely or not at all.
 func Install(ctx context.Context, o InstallOptions) (Installed, error) {
-	w, ok := wheels[runtime.GOOS+"/"+runtime.GOARCH]
+	list, folder, what := wheels, Version, "ONNX Runtime"
+	if o.GPU {
+		list, folder, what = gpuWheels, Version+gpuFolder, "ONNX Runtime for GPUs"
+	}
+	w, ok := list[runtime.GOOS+"/"+runtime.GOARCH]
 	if !ok {
-		return Installed{}, fmt.Errorf("there is no pinned ONNX Runtime for %s on %s; install one and give its path with --onnxruntime-library or %s",
-			runtime.GOARCH, runtime.GOOS, Variable)
+		return Installed{}, fmt.Errorf("there is no pinned %s for %s on %s; install one and give its path with --onnxruntime-library or %s",
+			what, runtime.GOARCH, runtime.GOOS, Variable)
 	}
 	if o.Data == "" {
 		return Installed{}, errors.New("there is no data folder to install to: set HOME or XDG_DATA_HOME")
 	}
-	dir := filepath.Join(o.Data, "onnxruntime", Version)
+	dir := filepath.Join(o.Data, "onnxruntime", folder)
 	done := Installed{Path: filepath.Join(dir, w.library), Version: Version}
 	if _, err := os.Stat(done.Path); err == nil {
 		done.Already = true
@@ -98,6 +114,9 @@ func Install(ctx context.Context, o InstallOptions) (Installed, error) {
 	return done, nil
 }
 
+// gpuFolder ends the folder's name of the build for GPUs.
+const gpuFolder = "-gpu"
+
 // unpacked is the folder of the finished files in the temporary folder.
 const unpacked = "unpacked"
 
@@ -113,19 +132,22 @@ func (o InstallOptions) fetch(ctx context.Context, w wheel, temp string) error {
 	if err := o.download(ctx, python, w, temp); err != nil {
 		return err
 	}
-	files, err := filepath.Glob(filepath.Join(temp, "onnxruntime-*.whl"))
+	files, err := filepath.Glob(filepath.Join(temp, "onnxruntime*.whl"))
 	if err != nil || len(files) != 1 {
 		return fmt.Errorf("pip should have downloaded one package of ONNX Runtime, but downloaded %d", len(files))
 	}
 	if err := checkHash(files[0], w.sha256); err != nil {
 		return err
 	}
-	return unpack(files[0], filepath.Join(temp, unpacked), w.library)
+	return unpack(files[0], filepath.Join(temp, unpacked), append([]string{w.library}, w.more...))
 }
 
 // download runs pip.
 func (o InstallOptions) download(ctx context.Context, python string, w wheel, to string) error {
 	requirement := "onnxruntime==" + Version
+	if o.GPU {
+		requirement = "onnxruntime-gpu==" + Version
+	}
 	cmd := exec.CommandContext(ctx, python, "-m", "pip", "download", "--disable-pip-version-check", "--no-input",
 		"--no-deps", "--only-binary=:all:", "--implementation", "cp", "--python-version", pythonVersion,
 		"--platform", w.platform, "--dest", to, requirement)

@@ -39,7 +39,7 @@ func pin(t *testing.T, files map[string]string) string {
 	sum := sha256.Sum256(b.Bytes())
 	key := runtime.GOOS + "/" + runtime.GOARCH
 	old, had := wheels[key]
-	wheels[key] = wheel{"test", hex.EncodeToString(sum[:]), name(Version)}
+	wheels[key] = wheel{"test", hex.EncodeToString(sum[:]), name(Version), nil}
 	t.Cleanup(func() {
 		if delete(wheels, key); had {
 			wheels[key] = old
@@ -150,5 +150,48 @@ func TestInstallStopsWithItsContext(t *testing.T) {
 func TestInstallNeedsADataFolder(t *testing.T) {
 	if _, err := Install(t.Context(), InstallOptions{}); err == nil || !strings.Contains(err.Error(), "XDG_DATA_HOME") {
 		t.Errorf("got %v, want an error that names the variable", err)
+	}
+}
+
+func TestInstallForGPUsBringsTheProviders(t *testing.T) {
+	files := whole()
+	key := runtime.GOOS + "/" + runtime.GOARCH
+	old, had := gpuWheels[key]
+	files["onnxruntime/capi/libonnxruntime_providers_cuda.so"] = "provider"
+	file := pin(t, files)
+	w := wheels[key]
+	w.more = []string{"libonnxruntime_providers_cuda.so"}
+	gpuWheels[key] = w
+	t.Cleanup(func() {
+		if delete(gpuWheels, key); had {
+			gpuWheels[key] = old
+		}
+	})
+	data := t.TempDir()
+	for _, gpu := range []bool{false, true} {
+		if _, err := Install(t.Context(), InstallOptions{Data: data, GPU: gpu, Python: pip(t, file)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := Find(Places{Data: data})
+	if want := filepath.Join(data, "onnxruntime", Version+"-gpu", name(Version)); err != nil || got != want {
+		t.Errorf("got %s %v, want %s: it is for both", got, err, want)
+	}
+	provider, err := os.ReadFile(filepath.Join(filepath.Dir(got), "libonnxruntime_providers_cuda.so"))
+	if err != nil || string(provider) != "provider" {
+		t.Errorf("got %q %v, want the provider beside it", provider, err)
+	}
+}
+
+func TestComponentsSayWhatIsMissing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), name(Version))
+	list := Components(path)
+	if got := list[0]; got.Err == nil || got.Hint != "run `shoal runtime install --gpu`" {
+		t.Errorf("got %+v, want that the provider is missing and how to get it", got)
+	}
+	for _, c := range list {
+		if (c.Err == nil) == (c.Path == "") || c.Hint == "" {
+			t.Errorf("%s: got path %q and error %v, want one of them, and what to install", c.Name, c.Path, c.Err)
+		}
 	}
 }

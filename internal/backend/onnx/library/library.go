@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 )
 
 // Version is the version that Install installs.
@@ -139,8 +140,21 @@ func newestFirst(pattern string) []string {
 	if err != nil {
 		return nil
 	}
-	slices.SortStableFunc(paths, func(a, b string) int { return slices.Compare(versionIn(b), versionIn(a)) })
+	slices.SortStableFunc(paths, func(a, b string) int {
+		if c := slices.Compare(versionIn(b), versionIn(a)); c != 0 {
+			return c
+		}
+		return strings.Compare(forGPUs(b), forGPUs(a)) // it runs models on the CPU as well
+	})
 	return paths
+}
+
+// forGPUs is not empty for a library that Install has installed for GPUs.
+func forGPUs(path string) string {
+	if strings.HasSuffix(filepath.Dir(path), gpuFolder) {
+		return gpuFolder
+	}
+	return ""
 }
 
 // systemFolders returns the folders of the system's libraries: those in the

@@ -8,11 +8,12 @@ import (
 	"path/filepath"
 )
 
-// maxUnpacked bounds a file of the package: four times the size of the library.
-const maxUnpacked = 128 << 20
+// maxUnpacked bounds a file of the package: twice the size of the largest, the
+// CUDA provider.
+const maxUnpacked = 512 << 20
 
-// unpack extracts the library and its licence texts from a package into dir.
-func unpack(wheel, dir, library string) error {
+// unpack extracts the libraries and their licence texts from a package into dir.
+func unpack(wheel, dir string, libraries []string) error {
 	z, err := zip.OpenReader(wheel)
 	if err != nil {
 		return fmt.Errorf("open %s: %w", filepath.Base(wheel), err)
@@ -21,7 +22,11 @@ func unpack(wheel, dir, library string) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
 	}
-	for _, name := range []string{"onnxruntime/LICENSE", "onnxruntime/ThirdPartyNotices.txt", "onnxruntime/capi/" + library} {
+	names := []string{"onnxruntime/LICENSE", "onnxruntime/ThirdPartyNotices.txt"}
+	for _, library := range libraries {
+		names = append(names, "onnxruntime/capi/"+library)
+	}
+	for _, name := range names {
 		if err := extract(z, name, filepath.Join(dir, filepath.Base(name))); err != nil {
 			return fmt.Errorf("unpack %s from %s: %w", name, filepath.Base(wheel), err)
 		}

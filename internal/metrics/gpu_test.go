@@ -1,0 +1,53 @@
+package metrics
+
+import (
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"shoal/internal/backend/cuda"
+	"shoal/internal/engine"
+)
+
+// stopped is a source without models.
+type stopped struct{}
+
+func (stopped) Statistics(string, int64) ([]engine.Statistics, error) { return nil, nil }
+
+func TestMetricsOfGPUs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		energy := 1000.0
+		usages := func() ([]cuda.Usage, error) {
+			return []cuda.Usage{{UUID: "GPU-1", Utilization: 0.25, Total: 1000, Used: 10, Power: 70.5, PowerLimit: -1, Energy: energy}}, nil
+		}
+		m := Start(Options{GPUs: usages, Interval: time.Second, Log: slog.New(slog.DiscardHandler)}, stopped{})
+		defer m.Close()
+		energy = 1500
+		time.Sleep(time.Second)
+		synctest.Wait()
+		for name, want := range map[string][]string{
+			"nv_gpu_utilization":        {`nv_gpu_utilization{gpu_uuid="GPU-1"} 0.25`},
+			"nv_gpu_memory_total_bytes": {`nv_gpu_memory_total_bytes{gpu_uuid="GPU-1"} 1000`},
+			"nv_gpu_memory_used_bytes":  {`nv_gpu_memory_used_bytes{gpu_uuid="GPU-1"} 10`},
+			"nv_gpu_power_usage":        {`nv_gpu_power_usage{gpu_uuid="GPU-1"} 70.5`},
+			"nv_gpu_power_limit":        nil, // this GPU has none
+			"nv_energy_consumption":     {`nv_energy_consumption{gpu_uuid="GPU-1"} 500`},
+		} {
+			if diff := cmp.Diff(want, scrape(t, m, name)); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", name, diff)
+			}
+		}
+	})
+}
+
+func TestWithoutGPUsThereAreNoMetricsOfThem(t *testing.T) {
+	m := Start(Options{GPUs: func() ([]cuda.Usage, error) { return nil, errors.New("no library") }, Log: slog.New(slog.DiscardHandler)}, stopped{})
+	defer m.Close()
+	if got := scrape(t, m, "nv_gpu_utilization"); got != nil {
+		t.Errorf("got %v, want none", got)
+	}
+}
