@@ -11,6 +11,15 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 
+# The tutorial's configuration: without dynamic_batching there is none.
+RECOGNISER = """name: "text_recognition"
+backend: "onnxruntime"
+max_batch_size: 8
+input { name: "input.1" data_type: TYPE_FP32 dims: [ 1, 32, 100 ] }
+output { name: "308" data_type: TYPE_FP32 dims: [ 26, 37 ] }
+"""
+
+
 class Net:
     """A graph of convolutions."""
 
@@ -75,7 +84,7 @@ def recogniser(folder):
     x = net.conv(x, 512, 512, 2)
     x = net.add("ReduceMean", [net.add("Transpose", [x], perm=[0, 3, 1, 2])], axes=[3], keepdims=0)
     net.linear(x, 512, 37, "308")
-    net.save(folder, "text_recognition", 'name: "text_recognition"\nbackend: "onnxruntime"\nmax_batch_size: 8\n', "input.1", [1, 32, 100], "308", [26, 37])
+    net.save(folder, "text_recognition", RECOGNISER, "input.1", [1, 32, 100], "308", [26, 37])
 
 
 def resnet50(folder):
