@@ -27,7 +27,7 @@ export CGO_ENABLED ?= 0
 
 .DEFAULT_GOAL := help
 .PHONY: help build cross run test test-go test-python test-e2e runtime check race fuzz lint fmt golden generate install example-ocr release wheels test-wheels \
-	attack stress soak soak-python soak-reload perf-criteria profile bench-overload bench-repository bench-size bench-triton bench-perf bench-ladder bench-models bench-batcher bench-cache bench-python bench-go clean
+	attack stress soak soak-python soak-reload perf-criteria profile bench-overload bench-repository bench-size bench-triton bench-perf bench-ladder bench-models bench-batcher bench-cache bench-python bench-pipeline bench-go clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -209,6 +209,9 @@ bench-mms: build build/mms-venv/.done $(PYLIB)/.done ## model archives beside th
 
 bench-python: build $(PEERS)/.done $(TRITON)/.done ## Python models: the round trip to a worker; beside mosec, LitServe, uvicorn and Triton (ARGS adds flags)
 	$(GO) run ./bench/python $(ARGS)
+
+bench-pipeline: runtime ## ensembles and BLS: what a step and a call cost, beside a tritonserver that you name (ARGS=--tritonserver PATH --backends DIR)
+	$(GO) run ./bench/pipeline --python $(PYTHON) $(ARGS)
 
 bench-overload: runtime ## twice the requests that the server can serve (ARGS adds flags)
 	$(GO) run ./bench/overload $(ARGS)

@@ -32,7 +32,7 @@ var floors = [][]string{
 	{"internal/modelstore"},
 	{"internal/protocol/kservegrpc/inferencepb", "internal/protocol/grpcserver", "internal/protocol/httpserver", "internal/protocol/kserve"},
 	{"internal/protocol/kservehttp", "internal/protocol/kservegrpc", "internal/protocol/modelserver", "internal/protocol/session", "internal/metrics", "internal/demo", "internal/client", "internal/perf/chart"},
-	{"internal/load", "internal/top", "internal/perf/input"},
+	{"internal/load", "internal/top", "internal/diagram", "internal/perf/input"},
 	{"internal/perf/result"},
 	{"internal/perf/judge", "internal/perf/drive", "internal/perf/live"},
 	{"internal/perf/report", "internal/perf"},
@@ -42,7 +42,7 @@ var floors = [][]string{
 	{"internal/cli", "bench/internal/peer", "bench/internal/report"},
 	{"bench/internal/measure", "bench/internal/ask", "bench/internal/shapes", "bench/internal/watch"},
 	{"bench/internal/attack"},
-	{"cmd/shoal", "bench/attack", "bench/batcher", "bench/cache", "bench/criteria", "bench/gpu", "bench/ladder", "bench/models", "bench/overload", "bench/perf", "bench/profile", "bench/python", "bench/repository", "bench/size", "bench/soak", "bench/triton"},
+	{"cmd/shoal", "bench/attack", "bench/batcher", "bench/cache", "bench/criteria", "bench/gpu", "bench/ladder", "bench/models", "bench/overload", "bench/perf", "bench/pipeline", "bench/profile", "bench/python", "bench/repository", "bench/size", "bench/soak", "bench/triton"},
 }
 
 const root = "../.."

@@ -139,7 +139,7 @@ from the same model repositories and to the same clients as NVIDIA Triton.`,
 	}
 	root.SetVersionTemplate("shoal {{.Version}}\n")
 	root.SetFlagErrorFunc(command.FlagMisused)
-	root.AddCommand(newServe(shoalDefaults), newCheck(), perfcmd.New(Version), newTop(), newRuntime(), newArchive())
+	root.AddCommand(newServe(shoalDefaults), newCheck(), perfcmd.New(Version), newTop(), newGraph(), newRuntime(), newArchive())
 	root.InitDefaultCompletionCmd()
 	if c, _, err := root.Find([]string{"completion"}); err == nil { // an unknown shell is a misuse
 		c.Args, c.RunE = command.NoArgs, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
