@@ -145,7 +145,7 @@ func (f *frame) step(i int, ready []int) []int {
 	if err != nil {
 		child.Release()
 		f.letGo(step)
-		x.fail(err)
+		x.failStep(step, err)
 		return nil
 	}
 	l := &f.lents[i]

@@ -2,6 +2,7 @@ package ensemble
 
 import (
 	"context"
+	"strings"
 	"sync"
 
 	"shoal/internal/infer"
@@ -73,7 +74,17 @@ func (x *run) do() error {
 	return x.err
 }
 
-// fail ends the run with an error, of a step unless there was one before.
+// failStep ends the run with the error of a step. Triton's clients know the
+// errors as they are in front, so the step's name comes at the end, unless the
+// error has it.
+func (x *run) failStep(step *model.Step, err error) {
+	if text := status.Public(err); !strings.Contains(text, "'"+step.Model+"'") && !strings.Contains(text, "'"+step.Model+"_") {
+		err = status.Suffix(err, " (step '"+step.Model+"')")
+	}
+	x.fail(err)
+}
+
+// fail ends the run with an error, unless there was one before.
 func (x *run) fail(err error) {
 	x.mu.Lock()
 	if x.err == nil {

@@ -42,7 +42,7 @@ func (f *frame) stream(i int, child *infer.Request, sequence *infer.Sequence) {
 	})
 	f.letGo(&x.s.graph.Steps[i])
 	if err != nil {
-		x.fail(err)
+		x.failStep(&x.s.graph.Steps[i], err)
 	}
 }
 

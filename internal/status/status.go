@@ -117,15 +117,20 @@ func Reject(reason reject.Reason, err error) error {
 
 // Prefix returns err with a prefix to its public text. Its code and its cause
 // stay, so that the log does not repeat itself.
-func Prefix(prefix string, err error) error {
+func Prefix(prefix string, err error) error { return around(prefix, err, "") }
+
+// Suffix returns err with a suffix to its public text.
+func Suffix(err error, suffix string) error { return around("", err, suffix) }
+
+func around(prefix string, err error, suffix string) error {
 	if e, ok := errors.AsType[*Error](err); ok && e.Error() == err.Error() { // nothing was added around it
-		prefixed := &Error{Code: e.Code, Public: prefix + e.Public, Cause: e.Cause, Reason: e.Reason}
+		changed := &Error{Code: e.Code, Public: prefix + e.Public + suffix, Cause: e.Cause, Reason: e.Reason}
 		if e.Log != "" {
-			prefixed.Log = prefix + e.Log
+			changed.Log = prefix + e.Log + suffix
 		}
-		return prefixed
+		return changed
 	}
-	return Wrap(CodeOf(err), err, prefix+Public(err))
+	return Wrap(CodeOf(err), err, prefix+Public(err)+suffix)
 }
 
 // CodeOf returns err's code: that of the first Error in its chain, else that of

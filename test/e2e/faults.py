@@ -161,3 +161,11 @@ def open_files(pid: int) -> int:
 def mapped_memfds(pid: int) -> int:
     """How many mappings of shared memory a process has."""
     return pathlib.Path(f"/proc/{pid}/maps").read_text().count("memfd:")
+
+
+def worker(server: int, model: str) -> int:
+    """The worker process of a model; its memory has the instance's name."""
+    for pid in children(server):
+        if f"memfd:shoal {model}_" in pathlib.Path(f"/proc/{pid}/maps").read_text():
+            return pid
+    raise AssertionError(f"no worker of {model}")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import concurrent.futures
 import json
 import os
-import pathlib
 import signal
 
 import numpy as np
@@ -146,7 +145,7 @@ def test_the_end_of_a_worker_ends_its_call(serve, tmp_path):
 
         answer = pool.submit(ask)
         wait_until(entered.exists, 20, "the call")
-        os.kill(worker(server.process.pid, "caller"), signal.SIGKILL)
+        os.kill(faults.worker(server.process.pid, "caller"), signal.SIGKILL)
         leave.touch()
         with pytest.raises(Exception, match="caller.*killed by signal 9"):
             answer.result(20)
@@ -234,7 +233,7 @@ class Tens(shoal.Model):
             np.testing.assert_array_equal(got.as_numpy("y"), 3 * (ROW + 6) + 1)
             with pytest.raises(Exception, match="a negative number"):
                 client.infer("tens", [clients.tensor(tritonclient.http, "x", "FP32", 13 + 0 * ROW)])
-            os.kill(worker(server.process.pid, "echo"), signal.SIGKILL)
+            os.kill(faults.worker(server.process.pid, "echo"), signal.SIGKILL)
             wait_until(lambda: answers(client), 20, "a worker in place of the killed one")
 
 
@@ -245,11 +244,3 @@ def answers(client) -> bool:
     except Exception as e:
         assert "echo" in str(e), e
         return False
-
-
-def worker(server: int, model: str) -> int:
-    """The worker process of a model; its memory has the instance's name."""
-    for pid in faults.children(server):
-        if f"memfd:shoal {model}_" in pathlib.Path(f"/proc/{pid}/maps").read_text():
-            return pid
-    raise AssertionError(f"no worker of {model}")

@@ -9,7 +9,10 @@ from __future__ import annotations
 import concurrent.futures
 import dataclasses
 import json
+import os
 import queue
+import signal
+import threading
 import types
 
 import numpy as np
@@ -20,6 +23,7 @@ import tritonclient.utils.shared_memory as shm
 from tritonclient.utils import InferenceServerException
 
 import clients
+import faults
 import pipelines
 import pymodels
 from server import get, post, wait_until
@@ -353,6 +357,48 @@ def test_parts_that_nobody_asked_for_go_with_the_ensemble(serve, tmp_path):
     client.call.unload_model("classes", unload_dependents=True)
     becomes(client, classes=UNLOADED, double=UNLOADED, labelled=READY)
     client.call.close()
+
+
+def test_a_killed_worker_fails_only_its_batch(serve, tmp_path):
+    """The Python step in the middle loses its worker under load: the batch that ran fails, and says which step it was."""
+    repository = pipelines.write(tmp_path / "repository")
+    flags = [pymodels.PYTHON, "--model-control-mode=explicit", "--load-model=chain"]
+    server = serve("--model-repository", repository, *flags)
+    server.wait_ready()
+    stop, errors, answered = threading.Event(), [], [0] * 6
+
+    def load(i: int) -> None:
+        x = ROW + i
+        with tritonclient.http.InferenceServerClient(server.http) as client:
+            while not stop.is_set():
+                try:
+                    got = client.infer("chain", [clients.tensor(tritonclient.http, "X", "FP32", x)]).as_numpy("Y")
+                except InferenceServerException as error:
+                    errors.append(error.message())
+                    continue
+                assert (got == 6 * x + 3).all(), got
+                answered[i] += 1
+
+    with concurrent.futures.ThreadPoolExecutor(len(answered)) as pool:
+        running = [pool.submit(load, i) for i in range(len(answered))]
+        try:
+            for _ in range(20):  # a worker may be killed between two batches
+                before = list(answered)
+                wait_until(lambda: all(a > b + 3 for a, b in zip(answered, before)), 30, "answers to every caller")
+                seen = len(errors)
+                os.kill(faults.worker(server.process.pid, "echo"), signal.SIGKILL)
+                after = list(answered)
+                wait_until(lambda: all(a > b for a, b in zip(answered, after)), 30, "answers after the worker's end")
+                assert len(errors) - seen <= 1, errors  # echo's requests run one by one
+                if errors:
+                    break
+        finally:
+            stop.set()
+        for r in running:
+            r.result(20)
+    assert errors, "no batch ran when the worker was killed"
+    for text in errors:
+        assert text.startswith("in ensemble 'chain', ") and "killed by signal 9" in text and "(step 'echo')" in text, text
 
 
 FAULTS = [
