@@ -67,7 +67,7 @@ func (a *Auto) learn() {
 	l.runs, l.goal = a.runs, goal{}
 	l.turn, l.half = a.returns.all.within(0.9), a.returns.all.within(0.5)
 	// What was not seen for long is tried again.
-	l.awaited = a.returns.waiting().within(0.9) * time.Duration(hopeAfter-min(a.returns.age, hopeAfter)) / hopeAfter
+	l.awaited = a.returns.waiting().within(0.85) * time.Duration(hopeAfter-min(a.returns.age, hopeAfter)) / hopeAfter
 	l.loops = a.returns.back > 0.5
 }
 
