@@ -26,7 +26,7 @@ E2E_JOBS ?= 3
 export CGO_ENABLED ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help build cross run test test-go test-python test-e2e runtime check race fuzz lint fmt golden generate install example-ocr release wheels test-wheels \
+.PHONY: help build cross run test test-go test-python test-e2e runtime check race fuzz lint fmt golden generate install example-ocr release wheels test-wheels image test-image \
 	attack stress soak soak-python soak-reload perf-criteria profile bench-overload bench-repository bench-size bench-triton bench-perf bench-ladder bench-models bench-batcher bench-cache bench-python bench-pipeline bench-go clean
 
 help: ## show this list
@@ -55,6 +55,15 @@ release: ## build the binaries of all platforms with the profile into build/rele
 
 wheels: release ## write Python wheels with the binary inside into build/wheels: pip install "shoal[onnx]" --find-links build/wheels
 	$(PYTHON) deploy/wheels.py --to build/wheels $(foreach p,$(PLATFORMS),$(lastword $(subst =, ,$p))=build/release/shoal-$(firstword $(subst =, ,$p)))
+
+image: PGO = auto
+image: ## write container images without a daemon into build/image: ONNX models, and Python models; needs Debian or Ubuntu
+	@mkdir -p build/release
+	$(GO) build -pgo=$(PGO) -trimpath -ldflags '-s -w' -o build/release/shoal ./cmd/shoal
+	$(PYTHON) deploy/image.py --binary build/release/shoal --to build/image
+
+test-image: ## run the images under runc or podman: serve, answer, stop; needs root (ARGS adds flags, such as --with podman)
+	$(PYTHON) deploy/try_image.py --images build/image $(ARGS)
 
 test-wheels: ## install the wheel into an empty environment and time it from pip install to the first answers
 	$(PYTHON) deploy/try_wheels.py --wheels build/wheels
@@ -147,9 +156,9 @@ soak-python: runtime $(PYLIB)/.done ## five minutes of random kills of Python wo
 	SHOAL=$(abspath $(BIN)) PYTHONPATH=$(abspath $(PYLIB)) SHOAL_KILL_SECONDS=300 SHOAL_RESTARTS=1000 \
 		$(PYTHON) -m pytest -q -o faulthandler_timeout=1800 test/e2e/test_python_soak.py test/e2e/test_python_faults.py -k "kills or leak"
 
-soak-reload: runtime $(PYLIB)/.done ## a minute each of callers while their model is reloaded, resized and broken, and 500 reloads
-	SHOAL=$(abspath $(BIN)) PYTHONPATH=$(abspath $(PYLIB)) SHOAL_RELOAD_SECONDS=60 SHOAL_RELOADS=500 \
-		$(PYTHON) -m pytest -q -rP --durations=8 -o faulthandler_timeout=1800 test/e2e/test_control_load.py
+soak-reload: runtime $(PYLIB)/.done ## a minute each of callers while their model is reloaded, resized and broken, 500 reloads, and 50 edits under --reload
+	SHOAL=$(abspath $(BIN)) PYTHONPATH=$(abspath $(PYLIB)) SHOAL_RELOAD_SECONDS=60 SHOAL_RELOADS=500 SHOAL_EDITS=50 \
+		$(PYTHON) -m pytest -q -rP --durations=8 -o faulthandler_timeout=1800 test/e2e/test_control_load.py test/e2e/test_reload.py
 
 $(TRITON)/.done:
 	rm -rf $(TRITON)

@@ -29,6 +29,9 @@ const (
 // as perf_analyzer the perf command, and under the names of Multi Model Server and
 // TorchServe one of them, or their archivers.
 func Main(args []string, stdout, stderr io.Writer) int {
+	if filepath.Base(args[0]) == entrypoint {
+		args = commandOf(args)
+	}
 	name := filepath.Base(args[0])
 	if _, ok := modelServerNames[name]; ok {
 		return runModelServer(name, args[1:], stdout, stderr)
@@ -61,6 +64,22 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	}
 	return report(stderr, name, err)
 }
+
+// entrypoint is the name that container images call the binary by. Runtimes of
+// Kubernetes put the program's name into the arguments: tritonserver --model-store=...
+const entrypoint = "shoal-entrypoint"
+
+// commandOf returns the command that the arguments of the entrypoint stand for:
+// one of the names that the binary has, or arguments of shoal.
+func commandOf(args []string) []string {
+	if len(args) > 1 && slices.Contains(commandNames, filepath.Base(args[1])) {
+		return args[1:]
+	}
+	return append([]string{"shoal"}, args[1:]...)
+}
+
+// commandNames are the names under which the binary is a command of its own.
+var commandNames = []string{"shoal", "tritonserver", "perf_analyzer", "multi-model-server", "mxnet-model-server", "model-archiver", "torchserve", "torch-model-archiver"}
 
 // report writes the error that ends a command and returns the exit code.
 func report(stderr io.Writer, name string, err error) int {

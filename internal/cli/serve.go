@@ -46,7 +46,7 @@ until SIGTERM or SIGINT, then finishes what is in flight; a second signal stops
 it at once.`,
 		Example: `  shoal serve --demo
   shoal serve --model-repository ./models
-  shoal serve --model resnet.py
+  shoal serve --model resnet.py --reload
   shoal serve --model-repository ./models --http-port 0 --allow-grpc=false`,
 		Args: onlyFlags,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -183,6 +183,14 @@ func serve(f *serveFlags, stdout, stderr io.Writer) error {
 		log.Warn("nothing is served: " + f.advice())
 	}
 	log.Info("ready", "after", time.Since(begin).Round(time.Millisecond))
+	if f.reload {
+		end, err := f.startReload(e, log)
+		if err != nil {
+			_ = life.stop(e) // the cause is more important
+			return err
+		}
+		defer end()
+	}
 	if f.control.mode == controlPoll {
 		e.StartPolling(seconds(f.control.pollSeconds))
 	}
@@ -224,6 +232,7 @@ func (f *serveFlags) advice() string {
 
 // writeRepositories writes the repositories of --demo and --model.
 func (f *serveFlags) writeRepositories(temp *tempdir.Dir) error {
+	f.userRepositories = slices.Clone(f.repositories)
 	if !f.demo && len(f.models) == 0 {
 		return nil
 	}

@@ -34,6 +34,7 @@ type serveFlags struct {
 	repositories   []string
 	models         []string
 	demo           bool
+	reload         bool
 	archives       string
 	archiveConfig  string
 	id             string
@@ -78,6 +79,8 @@ type serveFlags struct {
 	exitTimeout int
 	preStop     int
 	stopWith    int
+
+	userRepositories []string // of --model-repository; no flag
 
 	unused       []unusedFlag        // the given flags that have no effect; no flag
 	rejects      *reject.Counter     // rejected requests; no flag
@@ -146,6 +149,7 @@ func (f *serveFlags) add(cmd *cobra.Command, def serveDefaults) {
 	g.Texts(&f.repositories, "model-store", "another name for --model-repository")
 	g.Set.Lookup("model-store").Hidden = true
 	g.Texts(&f.models, "model", "serve one `model`: a .py or .onnx file, or a model's folder, by that name or as NAME=PATH; may be given several times")
+	g.Toggle(&f.reload, "reload", "for development: load a model of --model or --model-repository anew when its files change; one that does not load is shown, and the one before it goes on")
 	g.Text(&f.archives, "model-server", "", "also serve model archives (.mar), over the REST API of Multi Model Server (mms) or TorchServe (torchserve)")
 	g.Text(&f.archiveConfig, "model-server-config", "", "configuration `file` for --model-server; config.properties in the working folder by default")
 	g.Toggle(&f.demo, "demo", "serve the small repository inside this binary (models digits and add_sub)")
@@ -263,6 +267,9 @@ func (f *serveFlags) check() error {
 	var errs []error
 	if len(f.repositories) == 0 && len(f.models) == 0 && !f.demo && f.archives == "" {
 		errs = append(errs, errors.New("--model-repository is required (or --model FILE.py, or --demo, to try the server without models of your own)"))
+	}
+	if f.reload && f.control.mode != controlNone {
+		errs = append(errs, fmt.Errorf("--reload follows the files itself; leave --model-control-mode=%s out", f.control.mode))
 	}
 	if f.archives != "" {
 		var err error

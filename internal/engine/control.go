@@ -35,7 +35,7 @@ func (e *Engine) LoadAll(ctx context.Context) error {
 	for _, name := range missing {
 		e.fail(name, status.Errorf(status.NotFound, "no repository has a folder of that name%s", e.repos.Others(name)))
 	}
-	if err := e.follow(ctx, found, ambiguous, implied); err != nil {
+	if _, err := e.follow(ctx, found, ambiguous, implied); err != nil {
 		return err
 	}
 	if errs := e.failures(); len(errs) > 0 && e.opt.AllOrNothing {

@@ -44,26 +44,34 @@ func (e *Engine) StartPolling(interval time.Duration) {
 // once it has changed. It fails only when a repository cannot be read; then
 // nothing changes.
 func (e *Engine) Poll(ctx context.Context) error {
+	_, err := e.Follow(ctx)
+	return err
+}
+
+// Follow is Poll, and returns the models whose change could not be served, sorted. What
+// was served of them goes on.
+func (e *Engine) Follow(ctx context.Context) (failed []string, err error) {
 	if err := e.beginChange(); err != nil {
-		return err
+		return nil, err
 	}
 	defer e.work.Done()
 	ctx, cancel := e.untilStop(ctx)
 	defer cancel()
 	found, ambiguous, err := e.repos.Scan()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := e.follow(ctx, found, ambiguous, nil); err != nil {
-		return err
+	if failed, err = e.follow(ctx, found, ambiguous, nil); err != nil {
+		return nil, err
 	}
 	e.forget(found, ambiguous)
-	return nil
+	return failed, nil
 }
 
 // follow makes the engine serve the models that were found, and no others. The
-// ones in implied are there for others that call them.
-func (e *Engine) follow(ctx context.Context, found []repository.Entry, ambiguous []string, implied map[string]bool) error {
+// ones in implied are there for others that call them. It returns the models that
+// could not be read or loaded, sorted.
+func (e *Engine) follow(ctx context.Context, found []repository.Entry, ambiguous []string, implied map[string]bool) (failed []string, _ error) {
 	var names []string
 	for _, src := range found {
 		names = append(names, src.ID())
@@ -71,7 +79,7 @@ func (e *Engine) follow(ctx context.Context, found []repository.Entry, ambiguous
 	e.add(slices.Concat(ambiguous, names)...)
 	all := slices.Sorted(maps.Keys(*e.models.Load()))
 	if err := e.takeTurns(ctx, all...); err != nil {
-		return err
+		return nil, err
 	}
 	defer e.giveTurns(all...)
 	wants := e.readAll(found)
@@ -84,6 +92,7 @@ func (e *Engine) follow(ctx context.Context, found []repository.Entry, ambiguous
 		delete(gone, name)
 		m, w := models[name], wants[name]
 		if w == nil {
+			failed = append(failed, name)
 			continue
 		}
 		m.wish.Store(&wish{explicit: !implied[name], want: w})
@@ -101,11 +110,12 @@ func (e *Engine) follow(ctx context.Context, found []repository.Entry, ambiguous
 	}
 	plan := e.plan(wants, waiting, slices.Collect(maps.Keys(gone)))
 	e.settleRest(plan, wants)
-	_ = e.carryOut(ctx, plan, wants) // Failed and the log have all of it
+	failed = append(failed, slices.Collect(maps.Keys(e.carryOut(ctx, plan, wants)))...) // Failed and the log have the reasons
+	slices.Sort(failed)
 	for _, name := range ambiguous { // as in Triton, what was served of them is unloaded
 		e.confuse(name)
 	}
-	return ctx.Err()
+	return failed, ctx.Err()
 }
 
 // confuse records that several repositories have a model of that name, of which
