@@ -54,6 +54,8 @@ type gpuInstance struct {
 	free    chan *gpuSlot
 	all     []*gpuSlot
 
+	graphs bool // the session is prepared for graphs
+
 	compute, copyIn, copyOut cuda.Stream
 	block                    cuda.Address   // all device memory of the instance
 	inputs, outputs          []cuda.Address // of the model, in the order of its signature
@@ -79,6 +81,7 @@ type gpuSlot struct {
 type graphSize struct {
 	rows  int
 	graph cuda.Graph
+	took  time.Duration // one run, at warm-up
 }
 
 // tensors are ONNX Runtime's tensors over the model's device memory for a batch
@@ -226,7 +229,7 @@ func (in *gpuInstance) openSession(p backend.Placement, graphs bool) error {
 	for k, v := range m.opening.set.run {
 		run[k] = v
 	}
-	if graphs {
+	if in.graphs = graphs; graphs {
 		run["gpu_graph_id"] = "-1" // we record the graphs ourselves: ONNX Runtime's belong to a thread and block every other one meanwhile
 	}
 	if in.options, err = m.lib.NewRunOptions(run); err != nil {
@@ -341,7 +344,45 @@ func (in *gpuInstance) warmUp(graphs bool) error {
 			return &noGraphsError{fmt.Errorf("record a batch of %d: %w", rows, err)}
 		}
 	}
+	if len(in.model.opening.set.graphSizes) > 0 || !graphs {
+		return nil
+	}
+	for rows := in.between(); rows > 0; rows = in.between() {
+		want, err := in.sample(rows, func() error { return in.submit(rows) })
+		if err == nil {
+			err = in.record(rows, want)
+		}
+		if err != nil { // those that there are will do
+			in.model.backend.log.Info("fewer CUDA graphs than wanted", "model", in.model.sig.Name, "rows", rows, "err", err)
+			return nil
+		}
+	}
 	return nil
+}
+
+const (
+	// maxGraphs bounds the graphs that nobody has listed.
+	maxGraphs = 16
+	// steep is how much longer a batch of one size may take than one of the
+	// size below: that much of the time is lost to padding.
+	steep = 1.2
+)
+
+// between returns a batch size between two recorded ones where padding costs
+// most, 0 when it costs little everywhere: small batches take as long as
+// smaller ones, large ones longer by what they have more.
+func (in *gpuInstance) between() int {
+	if len(in.sizes) >= maxGraphs {
+		return 0
+	}
+	rows, most := 0, time.Duration(0)
+	for i, s := range in.sizes[1:] {
+		below := in.sizes[i]
+		if lost := s.took - below.took; s.rows-below.rows > 1 && float64(s.took) > steep*float64(below.took) && lost > most {
+			rows, most = (s.rows+below.rows+1)/2, lost
+		}
+	}
+	return rows
 }
 
 // record makes the graph of a batch size. Its outputs must be those of the
@@ -360,11 +401,17 @@ func (in *gpuInstance) record(rows int, want [][]byte) error {
 	if err != nil {
 		return err
 	}
-	in.sizes = slices.Insert(in.sizes, 0, &graphSize{rows, g})
+	at, _ := slices.BinarySearchFunc(in.sizes, rows, func(s *graphSize, rows int) int { return s.rows - rows })
+	in.sizes = slices.Insert(in.sizes, at, &graphSize{rows: rows, graph: g})
 	got, err := in.sample(rows, func() error { return in.device.Launch(g, in.compute) })
 	if err != nil {
 		return err
 	}
+	begin := time.Now()
+	if err := in.settle(func() error { return in.device.Launch(g, in.compute) }); err != nil {
+		return err
+	}
+	in.sizes[at].took = time.Since(begin)
 	for i := range want {
 		if !alike(in.model.outputs[i].Type, want[i], got[i]) {
 			return fmt.Errorf("output '%s' of the graph is not that of the model", in.model.outputs[i].Name)

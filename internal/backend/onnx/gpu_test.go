@@ -128,7 +128,7 @@ func TestBatchesOnAGPUGetTheirOwnRows(t *testing.T) {
 func TestTheOrderOfCallsOnAGPU(t *testing.T) {
 	devices := cudatest.New(1)
 	b, _ := gpuBackend(t, devices)
-	in := startOnGPU(t, b, onnxtest.AddSub(tensor.FP32, 16), onGPU)
+	in := startOnGPU(t, b, onnxtest.AddSub(tensor.FP32, 16), onGPU+` parameters { key: "cuda_graph_batch_sizes" value { string_value: "1,2,4" } }`)
 	defer in.Close()
 	start := strings.Join(devices[0].Calls(), "\n")
 	if got := strings.Count(start, "Capture"); got != 4 {
@@ -265,6 +265,21 @@ func TestModelsWithOpenShapesRunOnAGPU(t *testing.T) {
 	in.Close()
 	if left := devices[0].Left(); left != "" {
 		t.Errorf("got left on the device: %s, want nothing", left)
+	}
+}
+
+func TestASizeIsAddedWherePaddingCostsMost(t *testing.T) {
+	in := &gpuInstance{sizes: []*graphSize{
+		{rows: 1, took: 100}, {rows: 2, took: 100}, {rows: 4, took: 110}, {rows: 8, took: 120}, {rows: 16, took: 200}, {rows: 32, took: 400},
+	}}
+	if got := in.between(); got != 24 {
+		t.Errorf("got %d, want the middle of the steepest step", got)
+	}
+	for _, s := range in.sizes[4:] {
+		s.took = 130
+	}
+	if got := in.between(); got != 0 {
+		t.Errorf("got %d, want none: padding costs little", got)
 	}
 }
 

@@ -106,6 +106,9 @@ func (in *gpuInstance) computeBatch(slot *gpuSlot, p *plan, rows int) error {
 	if g != nil {
 		return in.device.Launch(g.graph, in.compute)
 	}
+	if !in.graphs { // ONNX Runtime keeps nothing for the thread
+		return in.submit(rows)
+	}
 	return in.thread.do(func() error {
 		if err := in.device.Enter(); err != nil {
 			return err
@@ -220,5 +223,6 @@ func (in *gpuInstance) fault(err error) error {
 // saysNoMemory reports whether an error's text is about memory of a GPU.
 func saysNoMemory(err error) bool {
 	text := err.Error()
-	return strings.Contains(text, "out of memory") || strings.Contains(text, "OUT_OF_MEMORY") || strings.Contains(text, "Failed to allocate memory for requested buffer")
+	return strings.Contains(text, "out of memory") || strings.Contains(text, "OUT_OF_MEMORY") || strings.Contains(text, "Failed to allocate memory for requested buffer") ||
+		strings.Contains(text, "is smaller than requested bytes") // of gpu_mem_limit
 }
