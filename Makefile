@@ -156,6 +156,12 @@ soak-python: runtime $(PYLIB)/.done ## five minutes of random kills of Python wo
 	SHOAL=$(abspath $(BIN)) PYTHONPATH=$(abspath $(PYLIB)) SHOAL_KILL_SECONDS=300 SHOAL_RESTARTS=1000 \
 		$(PYTHON) -m pytest -q -o faulthandler_timeout=1800 test/e2e/test_python_soak.py test/e2e/test_python_faults.py -k "kills or leak"
 
+.PHONY: soak-sessions
+soak-sessions: $(PYLIB)/.done ## ten minutes of 64 sessions whose clients are killed and started at random, race detector build; needs a C compiler
+	CGO_ENABLED=1 $(GO) build -race -o build/shoal-race ./cmd/shoal
+	SHOAL=$(abspath build/shoal-race) PYTHONPATH=$(abspath $(PYLIB)) SHOAL_SESSION_SECONDS=$(or $(SECONDS),600) SHOAL_SESSION_CLIENTS=64 \
+		$(PYTHON) -m pytest -q -s -o faulthandler_timeout=1800 test/e2e/test_sessions.py -k random
+
 soak-reload: runtime $(PYLIB)/.done ## a minute each of callers while their model is reloaded, resized and broken, 500 reloads, and 50 edits under --reload
 	SHOAL=$(abspath $(BIN)) PYTHONPATH=$(abspath $(PYLIB)) SHOAL_RELOAD_SECONDS=60 SHOAL_RELOADS=500 SHOAL_EDITS=50 \
 		$(PYTHON) -m pytest -q -rP --durations=8 -o faulthandler_timeout=1800 test/e2e/test_control_load.py test/e2e/test_reload.py
@@ -215,6 +221,10 @@ build/mms-venv/.done:
 
 bench-mms: build build/mms-venv/.done $(PYLIB)/.done ## model archives beside the real Multi Model Server; needs Java 17 and wrk (ARGS adds flags, such as --torchserve VENV)
 	PYTHONPATH=$(abspath $(PYLIB)) $(PYTHON) bench/mms/bench.py --shoal $(BIN) --mms build/mms-venv $(ARGS)
+
+.PHONY: bench-sessions
+bench-sessions: build $(PYLIB)/.done ## sessions beside HTTP and gRPC, and with SDBI=folder, a checkout of it, SDBI's own benchmark on SDBI and on ours (ARGS adds flags)
+	PYTHONPATH=$(abspath $(PYLIB)) SHOAL=$(abspath $(BIN)) $(PYTHON) bench/sessions/bench.py --calls $(if $(SDBI),--sdbi $(SDBI)) $(ARGS)
 
 bench-python: build $(PEERS)/.done $(TRITON)/.done ## Python models: the round trip to a worker; beside mosec, LitServe, uvicorn and Triton (ARGS adds flags)
 	$(GO) run ./bench/python $(ARGS)

@@ -81,9 +81,9 @@ class ServerGone(SessionError):
 class _Slot:
     """The memory of one call at a time."""
 
-    __slots__ = ("number", "inputs", "outputs", "generation", "call", "key", "views", "told", "made", "lent", "__weakref__")
+    __slots__ = ("number", "inputs", "outputs", "generation", "call", "key", "views", "told", "made", "lent", "back")
 
-    def __init__(self, number: int):
+    def __init__(self, number: int, idle: list[_Slot]):
         self.number = number
         self.inputs: mmap.mmap | None = None
         self.outputs: mmap.mmap | None = None
@@ -93,7 +93,15 @@ class _Slot:
         self.views: list[Any] = []  # of the inputs
         self.told = b""  # the last answer's table
         self.made: Any = None  # what was read from it
-        self.lent = 0  # arrays of the answer that are in use
+        self.lent: dict[int, Any] = {}  # references to the arrays of the answer that are in use
+        lent = self.lent
+
+        def back(reference: Any) -> None:
+            lent.pop(id(reference), None)
+            if not lent:
+                idle.append(self)
+
+        self.back = back  # takes an array that is no longer used
 
 
 class _Link:
@@ -229,7 +237,7 @@ class _Link:
                 raise SessionError(f"{self.slots} calls of this session are in flight or have answers in use, which is the most; "
                                    "use copy=True, or another session", "RESOURCE_EXHAUSTED")  # fmt: skip
             self.slots += 1
-            return _Slot(self.slots - 1)
+            return _Slot(self.slots - 1, self.idle)
 
     def _reclaim(self) -> None:
         still = []
@@ -534,7 +542,7 @@ def _read(link: _Link, slot: _Slot, copy: bool, parameters: dict[str, Any]) -> A
     if params:
         parameters.update(_params(table, at, params))
     found = {}
-    lent = 0
+    lent = slot.lent
     for name, kind, shape, offset in entries:
         if kind == _codec.BYTES:
             found[name] = _codec.read_bytes(memory, offset, shape)
@@ -545,20 +553,12 @@ def _read(link: _Link, slot: _Slot, copy: bool, parameters: dict[str, Any]) -> A
         elif copy:
             array = array.copy()
         else:
-            lent += 1
-            weakref.finalize(array, _back, link, slot).atexit = False
+            reference = weakref.ref(array, slot.back)
+            lent[id(reference)] = reference
         found[name] = array
-    slot.lent = lent
-    if lent == 0:
+    if not lent:
         link.put(slot)
     return next(iter(found.values())) if len(found) == 1 else found
-
-
-def _back(link: _Link, slot: _Slot) -> None:
-    """An array of a slot's answer is no longer used."""
-    slot.lent -= 1
-    if slot.lent == 0:
-        link.put(slot)
 
 
 def _outputs(table: bytes, count: int) -> tuple[list[tuple[str, int, tuple[int, ...], int]], int]:

@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import re
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -18,7 +19,7 @@ import pytest
 
 import models
 import pymodels
-from server import LOOPBACK, PORTS, Server, get, wait_until
+from server import BINARY, LOOPBACK, PORTS, ROOT, Server, get, wait_until
 
 sys.path.insert(0, str(pymodels.PACKAGE))
 
@@ -307,3 +308,65 @@ def test_flags_of_sessions(serve, repository):
         kept.clear()
         assert s.run(INPUT0=np.ones(4, np.float32)).tolist() == [1] * 4
         s.close()
+
+
+def _calls(path, answered, i, seed) -> None:
+    s = shoal.Session("plain", path)
+    rng = np.random.default_rng(seed)
+    while True:
+        x = rng.random(int(rng.integers(1, 50_000)), np.float32)
+        if not (s.run(INPUT0=x) == x).all():
+            os._exit(1)
+        answered[i] += 1
+
+
+def test_clients_that_are_killed_at_random(repository):
+    """Two seconds of a few clients; make soak-sessions has ten minutes of 64, with the race detector."""
+    seconds, count = float(os.environ.get("SHOAL_SESSION_SECONDS", 2)), int(os.environ.get("SHOAL_SESSION_CLIENTS", 6))
+    fork = multiprocessing.get_context("fork")
+    answered = fork.Array("q", count, lock=False)
+    with tempfile.TemporaryDirectory(prefix="s") as folder:
+        path = os.path.join(folder, "s")
+        flags = ("--model-repository", repository(models.slow("plain", 0, count=2)), "--session-socket", path, *PORTS, *LOOPBACK)
+        with Server(*flags) as server:
+            server.wait_ready()
+            get(server.metrics, "/metrics")
+            files = len(os.listdir(f"/proc/{server.process.pid}/fd"))
+
+            def start(i: int, seed: int):
+                p = fork.Process(target=_calls, args=(path, answered, i, seed))
+                p.start()
+                return p
+
+            clients = [start(i, i) for i in range(count)]
+            killed = 0
+            rng = np.random.default_rng(1)
+            end = time.monotonic() + seconds
+            while time.monotonic() < end or killed < count:
+                i = int(rng.integers(count))
+                wait_until(lambda: answered[i] > 0 or not clients[i].is_alive(), 30, "a client's first answer")
+                assert clients[i].is_alive(), f"client {i} ended by itself with {clients[i].exitcode}"
+                clients[i].kill()
+                clients[i].join()
+                killed += 1
+                clients[i] = start(i, count + killed)
+            for c in clients:
+                c.kill()
+                c.join()
+            wait_until(lambda: metric(server, "shoal_sessions") == 0, 20, "the end of all sessions")
+            assert metric(server, "shoal_session_bytes") == 0 and metric(server, "shoal_inflight_bytes") < 1 << 20
+            stats = json.loads(get(server.http, "/v2/models/plain/stats").text)["model_stats"][0]["inference_stats"]
+            done = stats["success"]["count"]
+            assert sum(answered) <= done <= sum(answered) + killed + count, (done, sum(answered), killed)
+            wait_until(lambda: len(os.listdir(f"/proc/{server.process.pid}/fd")) <= files + 2, 10, "the files of sessions")
+            assert "DATA RACE" not in server.log
+            print(f"{killed + count} clients killed, {done} calls answered, {stats['fail']['count']} withdrawn")
+
+
+def test_the_example_of_a_pool(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(pymodels.PACKAGE), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv("SHOAL", str(BINARY))
+    done = subprocess.run([sys.executable, ROOT / "examples/sessions/pool.py", "--processes=4", "--pictures=40"],
+                          capture_output=True, text=True, timeout=60)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("40 pictures by 4 processes"), done.stdout

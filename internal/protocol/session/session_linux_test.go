@@ -324,3 +324,26 @@ func TestCallsDoNotAllocate(t *testing.T) {
 		t.Errorf("got %d allocations for 1000 calls, want none", got)
 	}
 }
+
+// The batch gets the client's memory itself: of an input the client makes one copy
+// and the batch one. Of an output the server makes one, where the client reads it.
+func TestInputsAreNotCopiedBeforeTheBatch(t *testing.T) {
+	var data atomic.Pointer[byte]
+	fake := &backendtest.Fake{OnRun: func(b *infer.Batch) error {
+		data.Store(&b.Requests[0].Inputs[0].Data.First[0])
+		return nil
+	}}
+	r := startRig(t, map[string]string{"m": `backend: "fake" max_batch_size: 8 dynamic_batching {} ` + oneInput}, nil, fake)
+	c := r.open(t, "m")
+	c.room(0, 1<<16)
+	c.floats(0, make([]byte, 8), 1, 2)
+	c.push(0)
+	c.await(0)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for x := range r.sessions {
+		if want := &x.slots[0].in[dataAt]; data.Load() != want {
+			t.Errorf("got data at %p, want %p, where the client wrote them", data.Load(), want)
+		}
+	}
+}
