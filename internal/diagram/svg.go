@@ -23,7 +23,6 @@ const (
 // A place is a box of the drawing, or where a long edge passes a row.
 type place struct {
 	node     int // -1 for an edge that passes
-	labels   []string
 	row      int
 	x, y     float64 // of its middle, and of its top
 	width    float64

@@ -51,6 +51,7 @@ type edge struct {
 	at                   time.Duration
 	clientCPU, serverCPU time.Duration
 	stats                []*pb.ModelStatistics
+	parts                [][]*pb.ModelStatistics // of the session's parts
 }
 
 func newMeter(ctx context.Context, s *Session, g *drive.Generator, l result.Load, observe func(result.Progress)) (*meter, error) {
@@ -70,6 +71,14 @@ func (m *meter) edge(ctx context.Context) (edge, error) {
 		ctx, cancel := context.WithTimeoutCause(ctx, statisticsTimeout, fmt.Errorf("the server did not answer within %v", statisticsTimeout))
 		defer cancel()
 		e.stats, err = m.session.api.Statistics(ctx, m.session.target.Model, m.session.target.Version)
+		for _, p := range m.session.parts {
+			if err != nil {
+				break
+			}
+			var stats []*pb.ModelStatistics
+			stats, err = m.session.api.Statistics(ctx, p.Model, p.Version)
+			e.parts = append(e.parts, stats)
+		}
 		if err != nil && ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
@@ -107,6 +116,11 @@ func (m *meter) window(ctx context.Context) (result.Window, bool, error) {
 	w.MaxInFlight = m.drive.Peak()
 	if err == nil && m.session.statistics {
 		w.Server = diffStats(m.last.stats, now.stats)
+		for i, p := range m.session.parts {
+			if d := diffStats(m.last.parts[i], now.parts[i]); d != nil {
+				w.Parts = append(w.Parts, result.PartStats{Model: p.Model, ServerStats: *d})
+			}
+		}
 	}
 	if m.session.gpu != nil {
 		w.GPU = m.session.gpu.take()

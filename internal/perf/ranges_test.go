@@ -111,3 +111,14 @@ func TestRateOfGapsIsTheirMean(t *testing.T) {
 		t.Errorf("got %+v, want one level of 3 in 600.5 µs", got)
 	}
 }
+
+func TestPartsAreModelsWithVersions(t *testing.T) {
+	if got, err := ParseParts("a:3,b"); err != nil || len(got) != 2 || got[0] != (Part{"a", "3"}) || got[1] != (Part{Model: "b"}) {
+		t.Errorf("got %v, %v, want a in version 3, and b", got, err)
+	}
+	for _, text := range []string{"", "a,,b", "a:x", ":3", "a:0"} {
+		if got, err := ParseParts(text); err == nil {
+			t.Errorf("%q: got %v, want an error", text, got)
+		}
+	}
+}

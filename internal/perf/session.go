@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"shoal/internal/client"
@@ -24,6 +25,7 @@ type Session struct {
 	api        client.API
 	target     result.Target
 	statistics bool // the server has them
+	parts      []Part
 	link       load.Link
 	messages   []*load.Message
 	requests   []client.Request // what the messages are, for the export
@@ -101,6 +103,18 @@ func (s *Session) prepare(ctx context.Context) error {
 	}
 	s.target.Server = strings.TrimSpace(server.GetName() + " " + server.GetVersion())
 	s.statistics = slices.Contains(server.GetExtensions(), "statistics")
+	if s.parts, err = s.partsOf(ctx, config, nil); err != nil {
+		return err
+	}
+	for _, p := range s.settings.Composing {
+		config, err := s.api.Config(ctx, p.Model, p.Version)
+		if err != nil {
+			return fmt.Errorf("--bls-composing-models: failed to get model config: %w", err)
+		}
+		if s.parts, err = s.partsOf(ctx, config, append(s.parts, p)); err != nil {
+			return err
+		}
+	}
 	s.target.MaxBatch = int(config.GetMaxBatchSize())
 	s.decoupled = config.GetModelTransactionPolicy().GetDecoupled()
 	s.sequenced = config.GetSequenceBatching() != nil
@@ -170,6 +184,28 @@ func (s *Session) hint(err error) error {
 		return err
 	}
 	return fmt.Errorf("%w; is a server listening for %s there? -u says where else, -i the protocol", err, s.settings.Protocol)
+}
+
+// partsOf appends the models of an ensemble and of those in it.
+func (s *Session) partsOf(ctx context.Context, config *modelpb.ModelConfig, list []Part) ([]Part, error) {
+	for _, step := range config.GetEnsembleScheduling().GetStep() {
+		p := Part{Model: step.GetModelName()}
+		if step.GetModelVersion() > 0 {
+			p.Version = strconv.FormatInt(step.GetModelVersion(), 10)
+		}
+		if slices.Contains(list, p) {
+			continue
+		}
+		list = append(list, p)
+		inner, err := s.api.Config(ctx, p.Model, p.Version)
+		if err != nil {
+			return nil, fmt.Errorf("failed to get model config: %w", err)
+		}
+		if list, err = s.partsOf(ctx, inner, list); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
 }
 
 func (s *Session) checkModel(config *modelpb.ModelConfig) error {

@@ -4,6 +4,8 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"shoal/internal/arrivals"
@@ -20,6 +22,22 @@ const (
 	TorchServe = "torchserve"
 )
 
+// A Part is a model that the measured one calls. An empty version is any.
+type Part struct{ Model, Version string }
+
+// ParseParts reads models with their versions: "a:3,b".
+func ParseParts(text string) ([]Part, error) {
+	var list []Part
+	for word := range strings.SplitSeq(text, ",") {
+		name, version, _ := strings.Cut(word, ":")
+		if n, err := strconv.ParseInt(version, 10, 64); name == "" || version != "" && (err != nil || n < 1) {
+			return nil, fmt.Errorf("%q is not a model, or a model, a colon and its version", word)
+		}
+		list = append(list, Part{name, version})
+	}
+	return list, nil
+}
+
 // Settings say what to measure and how.
 type Settings struct {
 	Tool    string
@@ -35,12 +53,15 @@ type Settings struct {
 	// Replay is the trace whose requests are sent; SetReplay sets it.
 	Replay *arrivals.Trace
 
-	Service     string // Triton or TorchServe
-	Address     client.Address
-	Protocol    string
-	Streaming   bool
-	Model       string
-	Version     string
+	Service   string // Triton or TorchServe
+	Address   client.Address
+	Protocol  string
+	Streaming bool
+	Model     string
+	Version   string
+	// Composing are the models that the model calls, as far as its
+	// configuration does not say that.
+	Composing   []Part
 	TLS         *tls.Config // nil: none
 	Header      []client.Header
 	Compression string // gRPC: a compressor's name

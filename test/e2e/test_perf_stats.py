@@ -6,6 +6,8 @@ import signal
 import subprocess
 
 import models
+import pipelines
+import pymodels
 import pytest
 import server
 from test_perf import perf, tool  # noqa: F401  (fixtures)
@@ -152,3 +154,22 @@ def test_capacity_is_found_and_can_be_interrupted(target, tool):  # noqa: F811
     out, err = process.communicate(timeout=30)
     # On a busy machine the next probe may be over before the signal arrives.
     assert process.returncode == 130 and re.search(r"capacity: not found; the highest probe that met p99<2s had (20|40) requests/s", out), out + err
+
+
+def test_the_models_of_an_ensemble_and_of_a_bls_model_are_told_apart(serve, perf, tmp_path):  # noqa: F811
+    repository = pipelines.write(tmp_path / "repository")
+    flags = [pymodels.PYTHON, "--model-control-mode=explicit", "--load-model=outer", "--load-model=gather"]
+    target = serve("--model-repository", repository, *flags).wait_ready()
+    common = ["-u", target.http, "--request-count", 60]
+    done = perf("-m", "outer", *common, "-f", "out.csv")
+    parts = done.stdout.split("Composing models: ")[1]
+    for model in ("chain", "double", "echo", "triple"):
+        assert re.search(rf"\n    {model}, version: 1\n      Inference count: [1-9]", parts), done.stdout
+    assert re.search(r"Avg request latency: \d+ usec \(overhead \d+ usec \+ queue \d+ usec \+ compute \d+ usec\)", done.stdout), done.stdout
+    assert len((tmp_path / "echo_v1.out.csv").read_text().splitlines()) == 2
+
+    done = perf("-m", "gather", *common, "--bls-composing-models", "double:1,triple")
+    found = dict(re.findall(r"\n    (\w+), version: 1\n      Inference count: (\d+)", done.stdout))
+    assert int(found["double"]) >= 4 * 60 and int(found["triple"]) >= 4 * 60, done.stdout
+    done = perf("-m", "gather", *common, "--bls-composing-models", "nobody", rc=99)
+    assert "'nobody'" in done.stderr, done.stderr

@@ -83,6 +83,7 @@ type flags struct {
 
 	metrics         bool
 	metricsURL      string
+	composing       string
 	metricsInterval int
 }
 
@@ -177,6 +178,7 @@ func (f *flags) addOutput(cmd *cobra.Command) {
 	g.Text(&f.json, "json", "", "write all measurements, including histograms, to this `file`; with - they go to standard output, and the report to standard error")
 	g.Text(&f.export, "profile-export-file", "", "write every request and answer to this new `file`, in perf_analyzer's layout")
 	f.pictures.add(g)
+	g.Text(&f.composing, "bls-composing-models", "", "`models` that the model calls, such as modelA:3,modelB: their statistics are shown, too, as those of an ensemble's models are")
 	g.Toggle(&f.metrics, "collect-metrics", "read the server's GPU metrics while measuring")
 	g.Text(&f.metricsURL, "metrics-url", "", "`URL` of the metrics (default: the server's host, port 8002, /metrics)")
 	g.Number(&f.metricsInterval, "metrics-interval", 1000, "`milliseconds` between two readings of the metrics")
@@ -186,7 +188,6 @@ func (f *flags) addOutput(cmd *cobra.Command) {
 // addRefused adds perf_analyzer's flags that do nothing here: each is refused
 // with its reason, or accepted where it makes no difference.
 func addRefused(g *command.Group) {
-	g.Refused("statistics of models that a model calls are not told apart yet", "bls-composing-models")
 	g.Refused("it goes with --service-kind=openai, which is not spoken here", "session-concurrency", "fixed-schedule")
 	g.Refused("several processes in step are not supported; one process makes the load of many", "enable-mpi")
 	for _, name := range []string{"fixed-schedule", "enable-mpi"} { // they have no value

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"syscall"
@@ -246,8 +247,16 @@ func (f *flags) write(cmd *cobra.Command, session *perf.Session, r *result.Resul
 			return err
 		}
 	}
+	var parts []error
+	if f.csv != "" {
+		for _, p := range report.Parts(r) {
+			folder, name := filepath.Split(f.csv)
+			parts = append(parts, writeFile(fmt.Sprintf("%s%s_v%s.%s", folder, p.Model, p.Version, name), func(w io.Writer) error { return report.WritePartCSV(w, r, p.Model) }))
+		}
+	}
 	return errors.Join(
 		writeFile(f.csv, csv),
+		errors.Join(parts...),
 		writeFile(f.export, export),
 		writeFile(noDash(f.json), asJSON),
 		f.writeHDR(r),

@@ -36,6 +36,12 @@ func (f *flags) settings(cmd *cobra.Command) (*perf.Settings, error) {
 	b.stats(s)
 	b.replay(s)
 	b.metrics(s)
+	if f.composing != "" {
+		var err error
+		if s.Composing, err = perf.ParseParts(f.composing); err != nil {
+			b.add(fmt.Errorf("--bls-composing-models: %w", err))
+		}
+	}
 	return s, errors.Join(b.errs...)
 }
 

@@ -37,6 +37,40 @@ func WriteCSV(out io.Writer, r *result.Result, verbose bool) error {
 	return b.Flush()
 }
 
+// Parts returns the models that the measured one called.
+func Parts(r *result.Result) (list []result.PartStats) {
+	for _, l := range r.Reported() {
+		for _, p := range l.Merged.Parts {
+			if !slices.ContainsFunc(list, func(o result.PartStats) bool { return o.Model == p.Model }) {
+				list = append(list, p)
+			}
+		}
+	}
+	return list
+}
+
+// WritePartCSV writes what one of those models did at each level. Of it the client
+// sees nothing, so that its columns are zero, as perf_analyzer has them.
+func WritePartCSV(out io.Writer, r *result.Result, model string) error {
+	b := bufio.NewWriter(out)
+	for i, l := range r.Reported() {
+		if i == 0 {
+			fmt.Fprintln(b, l.Load.Name()+",Inferences/Second,Client Send,Network+Server Send/Recv,Server Queue,Server Compute Input,Server Compute Infer,Server Compute Output,Client Recv")
+		}
+		k := slices.IndexFunc(l.Merged.Parts, func(p result.PartStats) bool { return p.Model == model })
+		if k < 0 {
+			continue
+		}
+		p := &l.Merged.Parts[k]
+		queue, in, infer, answer := p.Queue.Mean(), p.Input.Mean(), p.Infer.Mean(), p.Output.Mean()
+		fmt.Fprintln(b, strings.Join([]string{
+			result.Number(l.Load.Value), result.Number(result.PerSecond(int64(p.Inferences), l.Merged.Duration)), "0",
+			cell(max(0, p.Success.Mean()-queue-in-infer-answer)), cell(queue), cell(in), cell(infer), cell(answer), "0",
+		}, ","))
+	}
+	return b.Flush()
+}
+
 // A sheet is the set of columns.
 type sheet struct {
 	plan                                   *result.Plan

@@ -67,7 +67,8 @@ func (r *Report) End(l *result.Level) {
 	}
 	r.client(l, w)
 	if w.Server != nil {
-		r.server(w.Server)
+		fmt.Fprintln(r.Out, "  Server: ")
+		r.server(w.Server, w.Parts, "    ")
 	}
 	fmt.Fprintln(r.Out)
 	if w.GPU != nil {
@@ -127,10 +128,10 @@ func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 func micros(d time.Duration) int64 { return d.Microseconds() }
 
-// server prints the server's statistics of the same time.
-func (r *Report) server(s *result.ServerStats) {
-	line := func(format string, args ...any) { fmt.Fprintf(r.Out, "    "+format+"\n", args...) }
-	fmt.Fprintln(r.Out, "  Server: ")
+// server prints the server's statistics of the same time, and those of the models
+// that the model calls.
+func (r *Report) server(s *result.ServerStats, parts []result.PartStats, indent string) {
+	line := func(format string, args ...any) { fmt.Fprintf(r.Out, indent+format+"\n", args...) }
 	line("Inference count: %d", s.Inferences)
 	line("Execution count: %d", s.Executions)
 	cached := s.CacheHit.Count > 0 || s.CacheMiss.Count > 0
@@ -141,15 +142,40 @@ func (r *Report) server(s *result.ServerStats) {
 	line("Successful request count: %d", s.Success.Count)
 	total, queue := micros(s.Success.Mean()), micros(s.Queue.Mean())
 	in, infer, out := micros(s.Input.Mean()), micros(s.Infer.Mean()), micros(s.Output.Mean())
-	if !cached {
+	switch {
+	case len(parts) > 0:
+		r.composed(s, parts, line)
+	case !cached:
 		line("Avg request latency: %d usec (overhead %d usec + queue %d usec + compute input %d usec + compute infer %d usec + compute output %d usec)",
 			total, max(0, total-queue-in-infer-out), queue, in, infer, out)
-	} else {
+	default:
 		r.cache(s, line)
 	}
 	if r.Verbose && s.Executions > 0 {
 		line("| mean batch: %.2f rows", s.MeanBatch())
 	}
+	if len(parts) == 0 {
+		return
+	}
+	fmt.Fprintln(r.Out)
+	line("Composing models: ")
+	for i := range parts {
+		line("%s, version: %s", parts[i].Model, parts[i].Version)
+		r.server(&parts[i].ServerStats, nil, indent+"  ")
+	}
+}
+
+// composed prints the latency of a model that is made of others: theirs, added up.
+func (r *Report) composed(s *result.ServerStats, parts []result.PartStats, line func(string, ...any)) {
+	var queue, compute time.Duration
+	for i := range parts {
+		p := &parts[i]
+		queue += p.Queue.Mean()
+		compute += p.Input.Mean() + p.Infer.Mean() + p.Output.Mean() + p.CacheHit.Mean() + p.CacheMiss.Mean()
+	}
+	total := s.Success.Mean()
+	line("Avg request latency: %d usec (overhead %d usec + queue %d usec + compute %d usec)",
+		micros(total), micros(max(0, total-queue-compute)), micros(queue), micros(compute))
 }
 
 // cache prints the latency of a model whose answers are cached.

@@ -23,6 +23,25 @@ type ServerStats struct {
 	MixedVersion bool        `json:"mixed_version,omitempty"`
 }
 
+// PartStats are the statistics of a model that the measured one calls.
+type PartStats struct {
+	Model string `json:"model"`
+	ServerStats
+}
+
+// addParts adds those of another window.
+func addParts(parts, others []PartStats) []PartStats {
+	for i := range others {
+		o := &others[i]
+		k := slices.IndexFunc(parts, func(p PartStats) bool { return p.Model == o.Model })
+		if k < 0 {
+			k, parts = len(parts), append(parts, PartStats{Model: o.Model})
+		}
+		parts[k].add(&o.ServerStats)
+	}
+	return parts
+}
+
 // A Counted is a number of events and the time that they took together.
 type Counted struct {
 	Count uint64 `json:"count"`

@@ -75,6 +75,7 @@ func (w *Window) add(o *Window) {
 		}
 		w.Server.add(o.Server)
 	}
+	w.Parts = addParts(w.Parts, o.Parts)
 	if o.GPU != nil {
 		w.GPU = o.GPU.Merged(w.GPU)
 	}
@@ -198,6 +199,8 @@ type Window struct {
 	// Server is the server's statistics of this window; nil when there are
 	// none.
 	Server *ServerStats `json:"server,omitempty"`
+	// Parts are those of the models that the measured model calls.
+	Parts []PartStats `json:"composing_models,omitempty"`
 	// GPU has the server's GPU metrics when they were asked for; nil otherwise.
 	GPU *GPUMetrics `json:"gpu,omitempty"`
 
