@@ -65,33 +65,16 @@ func appendElement(b []byte, t tensor.Type, v []byte) []byte {
 	switch t {
 	case tensor.Bool:
 		return strconv.AppendBool(b, v[0] != 0)
-	case tensor.Uint8:
-		return strconv.AppendUint(b, uint64(v[0]), 10)
-	case tensor.Uint16:
-		return strconv.AppendUint(b, uint64(le.Uint16(v)), 10)
-	case tensor.Uint32:
-		return strconv.AppendUint(b, uint64(le.Uint32(v)), 10)
-	case tensor.Uint64:
-		return strconv.AppendUint(b, le.Uint64(v), 10)
-	case tensor.Int8:
-		return strconv.AppendInt(b, int64(int8(v[0])), 10)
-	case tensor.Int16:
-		return strconv.AppendInt(b, int64(int16(le.Uint16(v))), 10)
-	case tensor.Int32:
-		return strconv.AppendInt(b, int64(int32(le.Uint32(v))), 10)
-	case tensor.Int64:
-		return strconv.AppendInt(b, int64(le.Uint64(v)), 10)
 	case tensor.FP16:
-		return appendFloat(b, float64(halfToFloat(le.Uint16(v))), 32)
+		return appendFloat(b, float64(tensor.HalfToFloat(le.Uint16(v))), 32)
 	case tensor.BF16:
 		return appendFloat(b, float64(math.Float32frombits(uint32(le.Uint16(v))<<16)), 32)
 	case tensor.FP32:
 		return appendFloat(b, float64(math.Float32frombits(le.Uint32(v))), 32)
 	case tensor.FP64:
 		return appendFloat(b, math.Float64frombits(le.Uint64(v)), 64)
-	default:
-		panic("BUG: client: an element of type " + t.String())
 	}
+	return tensor.AppendInteger(b, t, v)
 }
 
 func appendFloat(b []byte, v float64, bits int) []byte {
@@ -104,20 +87,6 @@ func appendFloat(b []byte, v float64, bits int) []byte {
 		return append(b, "-Infinity"...)
 	}
 	return strconv.AppendFloat(b, v, 'g', -1, bits)
-}
-
-// halfToFloat widens an IEEE half-precision number.
-func halfToFloat(h uint16) float32 {
-	sign := uint32(h>>15) << 31
-	exponent, mantissa := uint32(h>>10)&0x1f, uint32(h)&0x3ff
-	switch exponent {
-	case 0:
-		v := float32(mantissa) / (1 << 24) // subnormal, or zero
-		return math.Float32frombits(math.Float32bits(v) | sign)
-	case 0x1f:
-		return math.Float32frombits(sign | 0xff<<23 | mantissa<<13)
-	}
-	return math.Float32frombits(sign | (exponent+112)<<23 | mantissa<<13)
 }
 
 // AppendElement appends a JSON number, boolean or string as an element of type

@@ -146,9 +146,9 @@ func TestElementsOfAnotherTypeAreRefused(t *testing.T) {
 func TestHalfPrecisionKeepsEveryNumber(t *testing.T) {
 	for i := range 1 << 16 {
 		h := uint16(i)
-		f := halfToFloat(h)
+		f := tensor.HalfToFloat(h)
 		if f != f {
-			if back := halfToFloat(floatToHalf(f)); back == back {
+			if back := tensor.HalfToFloat(floatToHalf(f)); back == back {
 				t.Fatalf("%#x: got the number %v, want none", h, back)
 			}
 			continue

@@ -195,24 +195,8 @@ func appendValue(b []byte, typ tensor.Type, v []byte) []byte {
 			return append(b, '1')
 		}
 		return append(b, '0')
-	case tensor.Uint8:
-		return strconv.AppendUint(b, uint64(v[0]), 10)
-	case tensor.Uint16:
-		return strconv.AppendUint(b, uint64(le.Uint16(v)), 10)
-	case tensor.Uint32:
-		return strconv.AppendUint(b, uint64(le.Uint32(v)), 10)
-	case tensor.Uint64:
-		return strconv.AppendUint(b, le.Uint64(v), 10)
-	case tensor.Int8:
-		return strconv.AppendInt(b, int64(int8(v[0])), 10)
-	case tensor.Int16:
-		return strconv.AppendInt(b, int64(int16(le.Uint16(v))), 10)
-	case tensor.Int32:
-		return strconv.AppendInt(b, int64(int32(le.Uint32(v))), 10)
-	case tensor.Int64:
-		return strconv.AppendInt(b, int64(le.Uint64(v)), 10)
 	case tensor.FP16:
-		return appendFloat(b, half(le.Uint16(v)))
+		return appendFloat(b, float64(tensor.HalfToFloat(le.Uint16(v))))
 	case tensor.BF16:
 		return appendFloat(b, float64(math.Float32frombits(uint32(le.Uint16(v))<<16)))
 	case tensor.FP32:
@@ -222,7 +206,7 @@ func appendValue(b []byte, typ tensor.Type, v []byte) []byte {
 	case tensor.Bytes:
 		return appendInner(b, string(v[4:]))
 	}
-	return b
+	return tensor.AppendInteger(b, typ, v)
 }
 
 // appendFloat writes six digits, as Triton does.
@@ -236,27 +220,6 @@ func appendFloat(b []byte, v float64) []byte {
 		return append(b, "-inf"...)
 	}
 	return strconv.AppendFloat(b, v, 'g', 6, 64)
-}
-
-// half returns a number of 16 bits.
-func half(h uint16) float64 {
-	exp, frac := int(h>>10&0x1f), float64(h&0x3ff)
-	var v float64
-	switch exp {
-	case 0:
-		v = math.Ldexp(frac, -24)
-	case 0x1f:
-		v = math.Inf(1)
-		if frac != 0 {
-			v = math.NaN()
-		}
-	default:
-		v = math.Ldexp(1024+frac, exp-25)
-	}
-	if h>>15 != 0 {
-		return -v
-	}
-	return v
 }
 
 func appendQuoted(b []byte, s string) []byte {

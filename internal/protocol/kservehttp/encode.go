@@ -157,26 +157,12 @@ func appendElement(b []byte, t tensor.Type, p []byte) []byte {
 	switch t {
 	case tensor.Bool:
 		return strconv.AppendBool(b, p[0] != 0)
-	case tensor.Uint8:
-		return strconv.AppendUint(b, uint64(p[0]), 10)
-	case tensor.Uint16:
-		return strconv.AppendUint(b, uint64(le.Uint16(p)), 10)
-	case tensor.Uint32:
-		return strconv.AppendUint(b, uint64(le.Uint32(p)), 10)
-	case tensor.Uint64:
-		return strconv.AppendUint(b, le.Uint64(p), 10)
-	case tensor.Int8:
-		return strconv.AppendInt(b, int64(int8(p[0])), 10)
-	case tensor.Int16:
-		return strconv.AppendInt(b, int64(int16(le.Uint16(p))), 10)
-	case tensor.Int32:
-		return strconv.AppendInt(b, int64(int32(le.Uint32(p))), 10)
-	case tensor.Int64:
-		return strconv.AppendInt(b, int64(le.Uint64(p)), 10)
 	case tensor.FP32:
 		return appendDouble(b, float64(math.Float32frombits(le.Uint32(p))))
+	case tensor.FP64:
+		return appendDouble(b, math.Float64frombits(le.Uint64(p)))
 	}
-	return appendDouble(b, math.Float64frombits(le.Uint64(p)))
+	return tensor.AppendInteger(b, t, p)
 }
 
 // appendStrings appends the elements of a Bytes output.
