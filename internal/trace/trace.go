@@ -10,6 +10,7 @@
 package trace
 
 import (
+	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -146,15 +147,39 @@ func (t *Trace) Runs() []*Run { return append([]*Run{&t.Run}, t.calls...) }
 // Call returns the record for a request that the model sends to another one. It may be
 // called by several goroutines.
 func (r *Run) Call() *Run {
+	c := r.Child()
+	r.Adopt(c)
+	return c
+}
+
+// Child is Call for a request that may outlive the trace: it becomes a part of it only by
+// Adopt, which must not be called after the end of the trace, nor before that of the
+// request.
+func (r *Run) Child() *Run {
 	if r == nil {
 		return nil
 	}
-	t := r.trace
-	c := &Run{trace: t, ID: t.tracer.nextID.Add(1), Parent: r.ID, SpanID: t.tracer.newSpanID()}
-	t.mu.Lock()
-	t.calls = append(t.calls, c)
-	t.mu.Unlock()
-	return c
+	t := r.trace.tracer
+	return &Run{trace: r.trace, ID: t.nextID.Add(1), Parent: r.ID, SpanID: t.newSpanID()}
+}
+
+// Adopt makes a Child a part of the trace.
+func (r *Run) Adopt(c *Run) {
+	if r == nil || c == nil {
+		return
+	}
+	r.trace.mu.Lock()
+	r.trace.calls = append(r.trace.calls, c)
+	r.trace.mu.Unlock()
+}
+
+// Traceparent returns the run as the W3C's trace context has it, for what the model itself
+// calls; empty when the trace does not go to an Exporter.
+func (r *Run) Traceparent() string {
+	if r == nil || r.trace.tracer.exporter == nil {
+		return ""
+	}
+	return fmt.Sprintf("00-%x-%x-01", r.trace.TraceID, r.SpanID)
 }
 
 // Begin records that a model accepted the request.

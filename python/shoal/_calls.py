@@ -336,7 +336,7 @@ class Told:
 
     __slots__ = ("extras", "flags", "sequence", "timeout")
 
-    def __init__(self, id="", correlation=0, flags=0, timeout=0, parameters=None):
+    def __init__(self, id="", correlation=0, flags=0, timeout=0, parameters=None, trace=None):
         self.flags, self.timeout = flags & 3, timeout
         self.sequence, extras = 0, {}
         if id:
@@ -347,6 +347,8 @@ class Told:
             self.sequence = correlation
         if parameters:
             extras["params"] = parameters
+        if trace:
+            extras["trace"] = trace
         self.extras = json.dumps(extras).encode() if extras else b""
 
 

@@ -130,7 +130,7 @@ def pack_params(parameters):
 class Extra:
     """A request's properties besides its tensors."""
 
-    __slots__ = ("id", "correlation_id", "flags", "priority", "timeout", "parameters", "wanted")
+    __slots__ = ("id", "correlation_id", "flags", "priority", "timeout", "parameters", "wanted", "trace")
 
     def __init__(self):
         self.id = ""
@@ -140,10 +140,11 @@ class Extra:
         self.timeout = 0
         self.parameters = {}
         self.wanted = None
+        self.trace = None  # of a traced request: its traceparent, or an empty string
 
 
 _ITEM = struct.Struct("<IBBHI")  # request, tag, kind, bytes of the name, bytes of the value
-_TAG_ID, _TAG_PRIORITY, _TAG_TIMEOUT, _TAG_SEQUENCE, _TAG_SEQUENCE_TEXT, _TAG_FLAGS, _TAG_WANTED, _TAG_PARAM = range(1, 9)
+_TAG_ID, _TAG_PRIORITY, _TAG_TIMEOUT, _TAG_SEQUENCE, _TAG_SEQUENCE_TEXT, _TAG_FLAGS, _TAG_WANTED, _TAG_PARAM, _TAG_TRACE = range(1, 10)
 
 
 def read_extras(data, requests, outputs):
@@ -174,6 +175,8 @@ def read_extras(data, requests, outputs):
             e.wanted = [outputs[n] for n in struct.unpack("<%dH" % (size // 2), value)]
         elif tag == _TAG_PARAM:
             e.parameters[name] = _value(kind, value)
+        elif tag == _TAG_TRACE:
+            e.trace = value.decode("ascii")
     return extras
 
 

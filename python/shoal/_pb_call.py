@@ -29,10 +29,10 @@ def _parts(request: Any) -> tuple[list[tuple], tuple, _calls.Told]:
     tensors = [(t._name, t._array, t._datatype) for t in request.inputs()]
     target = request.model_name(), request.model_version(), tuple(request.requested_output_names())
     rare = request.request_id(), request.correlation_id(), request.flags(), request.timeout()
-    parameters = request.parameters()
-    if rare == _RARE and parameters == "{}":
+    parameters, trace = request.parameters(), request._trace
+    if rare == _RARE and parameters == "{}" and (trace is None or trace._name is None):
         return tensors, target, _calls.NOTHING
-    return tensors, target, _calls.Told(*rare, json.loads(parameters))
+    return tensors, target, _calls.Told(*rare, json.loads(parameters), trace._name if trace else None)
 
 
 _RARE = ("", 0, 0, 0)

@@ -33,9 +33,12 @@ class PreferredMemory:
 class InferenceTrace:
     """The trace that a request belongs to."""
 
+    def __init__(self, traced: tuple[str, tuple[int, int]] | None = None):
+        self._context, self._name = traced or ("", None)
+
     def get_context(self) -> str | None:
-        """The trace's context as JSON, or None."""
-        return None
+        """The trace's context for what the model calls by itself, as JSON, when the server sends traces to OpenTelemetry; else None."""
+        return json.dumps({"traceparent": self._context}) if self._context else None
 
 
 def _check(name: str, value: Any, wanted: type | tuple[type, ...]) -> None:
@@ -45,6 +48,8 @@ def _check(name: str, value: Any, wanted: type | tuple[type, ...]) -> None:
 
 class InferenceRequest:
     """A request: one that the model answers, or one that it sends to another model."""
+
+    _trace: InferenceTrace | None = None
 
     def __init__(
         self,
@@ -238,7 +243,7 @@ class _Received(InferenceRequest):
         return None
 
     def trace(self) -> InferenceTrace:
-        return InferenceTrace()
+        return InferenceTrace(self._request().trace)
 
     def is_cancelled(self) -> bool:
         return self._request().cancelled()

@@ -40,6 +40,15 @@ class Request:
         return dict(self._extra().parameters)
 
     @property
+    def trace(self):
+        """Of a traced request: its W3C traceparent, which may be empty, and the server's name for it. Else None."""
+        context = self._extra().trace
+        return None if context is None else (context, self._name())
+
+    def _name(self):
+        return self._batch._sequence, self._index
+
+    @property
     def rows(self):
         return self._batch._layout.rows[self._index]
 

@@ -73,6 +73,9 @@ class StreamRequest(_request.Request):
     def _extra(self):
         return self._more
 
+    def _name(self):
+        return self._sequence, self._index
+
     @property
     def wanted(self):
         """The names of the outputs that the client asked for."""

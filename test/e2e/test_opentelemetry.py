@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import concurrent.futures
 import http.server
+import json
 import os
 import socket
 import threading
@@ -14,9 +15,10 @@ import pytest
 
 import clients
 import models
+import pymodels
 import server
 import stage
-from test_trace import ECHO, ROW, ask, stop, with_ensemble
+from test_trace import ECHO, ROW, ask, context_of, stop, with_calling, with_ensemble
 
 try:
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -152,6 +154,16 @@ def test_the_steps_of_an_ensemble_are_within_its_span(serve, repository, receive
     assert {name: len(spans) for name, spans in named.items()} == {"InferRequest": 1, "twice": 1, "m": 2, "queue": 3, "compute": 2}
     assert {s.parent_span_id for s in named["m"]} == {named["twice"][0].span_id}
     assert {s.parent_span_id for s in named["compute"]} == {s.span_id for s in named["m"]}
+
+
+def test_a_python_model_can_continue_its_trace(serve, repository, receiver):
+    running = serve("--model-repository", with_calling(repository), pymodels.PYTHON, *receiver.flags).wait_ready()
+    context = json.loads(context_of(running))
+    assert stop(running) == 0
+    named = receiver.named()
+    (own,) = named["calling"]
+    assert context == {"traceparent": f"00-{own.trace_id.hex()}-{own.span_id.hex()}-01"}
+    assert [s.parent_span_id for s in named["m"]] == [own.span_id]
 
 
 def test_without_a_receiver_requests_are_answered_and_spans_counted(serve):

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from tritonclient.utils import InferenceServerException
 
+import archives
 import clients
 import models
+import pymodels
 import server
 
 START = {"trace_level": ["OFF"], "trace_rate": "1000", "trace_count": "-1", "log_frequency": "0", "trace_file": "", "trace_mode": "triton"}
@@ -202,3 +204,64 @@ def test_settings_without_effect_are_named_at_the_start(serve, tmp_path):
     running.wait_for_log("none will be taken.*trace file name is not given")
     running = serve(f"--trace-file={tmp_path}/no/trace.json", "--model-repository", tmp_path / "repository")
     assert running.wait() == 1 and "no such file or directory" in running.log
+
+
+CALLING = """
+    import numpy as np
+    import triton_python_backend_utils as pb_utils
+
+    class TritonPythonModel:
+        def execute(self, requests):
+            out = []
+            for r in requests:
+                y = None
+                for trace in (r.trace(), None):
+                    ask = pb_utils.InferenceRequest(model_name="m", requested_output_names=["OUTPUT0"], inputs=r.inputs(), trace=trace)
+                    y = pb_utils.get_output_tensor_by_name(ask.exec(), "OUTPUT0")
+                context = pb_utils.Tensor("CONTEXT", np.array([[str(r.trace().get_context())]], np.object_))
+                out.append(pb_utils.InferenceResponse([pb_utils.Tensor("OUTPUT0", y.as_numpy()), context]))
+            return out
+"""
+CALLING_CONFIG = """max_batch_size: 8 input { name: "INPUT0" data_type: TYPE_FP32 dims: 4 }
+    output [ { name: "OUTPUT0" data_type: TYPE_FP32 dims: 4 }, { name: "CONTEXT" data_type: TYPE_STRING dims: 1 } ]"""
+
+
+def with_calling(repository):
+    """The repository of ECHO and of a Python model that calls it twice, once within its trace."""
+    return pymodels.write(repository(ECHO), "calling", CALLING, CALLING_CONFIG)
+
+
+def context_of(running) -> str:
+    """Asks the model that calls, and returns the context that it saw."""
+    library = clients.LIBRARIES["http"]
+    with library.InferenceServerClient(running.http) as client:
+        return client.infer("calling", [clients.tensor(library, "INPUT0", "FP32", ROW)]).as_numpy("CONTEXT")[0, 0].decode()
+
+
+def test_calls_of_a_python_model_are_in_its_trace(serve, repository, tmp_path):
+    file = tmp_path / "trace.json"
+    flags = (f"triton,file={file}", "level=TIMESTAMPS", "rate=1")
+    running = serve("--model-repository", with_calling(repository), pymodels.PYTHON, *(f"--trace-config={f}" for f in flags)).wait_ready()
+    assert context_of(running) == "None"  # there is none without OpenTelemetry
+    assert stop(running) == 0
+    got = traces(file)
+    assert [(t["model"]["model_name"], t["model"].get("parent_id")) for t in got.values()] == [("calling", None), ("m", 1)]
+    assert sorted(next(iter(v for k, v in got.items() if k != 1))["times"]) == sorted(STAMPS)
+
+
+def test_requests_of_other_dialects_are_traced(serve, tmp_path):
+    """Multi Model Server's: their traces are as those over HTTP."""
+    file, source = tmp_path / "trace.json", tmp_path / "ok"
+    source.mkdir()
+    (source / "ok.py").write_text(archives.HANDLERS["ok"])
+    archives.pack(tmp_path, "mms", "ok", source / "ok.py", tmp_path, "1.0")
+    config = tmp_path / "config.properties"
+    config.write_text(archives.MMS_CONFIG + f"model_store={tmp_path}\nload_models=ok.mar\ndefault_workers_per_model=1\n")
+    flags = (f"triton,file={file}", "level=TIMESTAMPS", "rate=1")
+    running = serve("--model-server=mms", "--model-server-config", config, *(f"--trace-config={f}" for f in flags))
+    running.wait_for_log("Model server started.")
+    for path in ("/predictions/ok", "/predictions/nosuch"):
+        server.post(running.address("inference"), path, b"abc")
+    assert stop(running) == 0
+    (got,) = traces(file).values()
+    assert got["model"]["model_name"] == "ok" and sorted(got["times"]) == sorted([*STAMPS, *WIRE["http"]])

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"math"
 	"sync"
 
 	"shoal/internal/backend"
@@ -186,6 +187,12 @@ func (c *calls) ask(ctx context.Context, k *call, r *infer.Request) error {
 	}
 	if err := k.fill(r, k.slot); err != nil {
 		return err
+	}
+	if t := k.extras.Trace; t != nil && t[1] <= math.MaxUint32 {
+		key := requestKey{t[0], uint32(t[1])}
+		child := c.link.clients.trace(key)
+		r.Trace = child
+		defer func() { c.link.clients.traced(key, child) }()
 	}
 	if !k.decoupled {
 		if err := c.model.host.Infer(ctx, r); err != nil {

@@ -50,6 +50,9 @@ type callExtras struct {
 	SequenceID string         `json:"sequence_id"`
 	Priority   uint64         `json:"priority"`
 	Params     map[string]any `json:"params"`
+	// Trace is the request whose trace the call is a part of: the number of its batch
+	// and its index there.
+	Trace *[2]uint64 `json:"trace"`
 }
 
 // A callTable says what is called with which inputs.

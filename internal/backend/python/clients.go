@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"shoal/internal/infer"
+	"shoal/internal/trace"
 )
 
 // A requestKey identifies a request: its batch's number and its index in the
@@ -59,6 +60,27 @@ func (c *clients) running(sequence uint64) (list []context.Context) {
 		list = append(list, r.Context)
 	}
 	return list
+}
+
+// trace returns the record for a request that the model sends because of one in the
+// running batch; nil when that is not traced.
+func (c *clients) trace(key requestKey) (child *trace.Run) {
+	c.tracing(key, func(r *trace.Run) { child = r.Child() })
+	return child
+}
+
+// traced makes what trace has returned a part of the request's trace, if the batch
+// still runs.
+func (c *clients) traced(key requestKey, child *trace.Run) {
+	c.tracing(key, func(r *trace.Run) { r.Adopt(child) })
+}
+
+func (c *clients) tracing(key requestKey, do func(*trace.Run)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if key.sequence == c.sequence && uint64(key.request) < uint64(len(c.requests)) {
+		do(c.requests[key.request].Trace)
+	}
 }
 
 // watch reports whether the client of a request is gone. If not, the worker is

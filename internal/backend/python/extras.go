@@ -25,6 +25,9 @@ func (m *loaded) appendExtras(b []byte, requests []*infer.Request) []byte {
 		if q := &r.Sequence; *q != (infer.Sequence{}) {
 			b = appendSequence(b, i, q)
 		}
+		if r.Trace != nil {
+			b = appendText(b, i, tagTrace, r.Trace.Traceparent())
+		}
 		if len(r.Outputs) > 0 {
 			b = m.appendWanted(b, i, r.Outputs)
 		}

@@ -69,6 +69,7 @@ const (
 	tagFlags
 	tagWanted
 	tagParam
+	tagTrace
 )
 
 // Kinds of frames on the socket, to the worker and from it.

@@ -22,6 +22,7 @@ import (
 	"shoal/internal/infer"
 	"shoal/internal/modelstore"
 	"shoal/internal/protocol/grpcserver"
+	"shoal/internal/trace"
 )
 
 // TorchServe's gRPC services are few and small, so that their messages are read and
@@ -286,7 +287,7 @@ func (h *handler) inferenceService() *grpc.ServiceDesc {
 }
 
 // predictions has a handler run and calls send with each part of its answer.
-func (h *handler) predictions(ctx context.Context, m *message, send func([]byte) error) error {
+func (h *handler) predictions(ctx context.Context, m *message, send func([]byte) error) (err error) {
 	name, version := m.texts[1], m.texts[2]
 	if name == "" {
 		return errBad("Parameter model_name is required.")
@@ -300,7 +301,14 @@ func (h *handler) predictions(ctx context.Context, m *message, send func([]byte)
 		return err
 	}
 	r := infer.NewRequest()
-	defer r.Release()
+	traced := h.opt.Engine.Tracer().Sample(running.Name(), trace.GRPC, trace.Parent{}, time.Now())
+	traced.ReadDone()
+	defer func() {
+		r.Release()
+		traced.Fail(err)
+		traced.End()
+	}()
+	r.Trace = traced.First()
 	r.Hold(lease)
 	r.Claim = h.opt.Memory.Budget().Claim()
 	r.Model, r.Version = running.Name(), running.Number()
@@ -322,6 +330,7 @@ func (h *handler) predictions(ctx context.Context, m *message, send func([]byte)
 		if a.Kind == modelstore.AnswerError {
 			return modelstore.Internal(a.Status, string(a.Body))
 		}
+		traced.Sending()
 		return send(bytes.Clone(a.Body))
 	})
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"shoal/internal/infer"
 	"shoal/internal/modelstore"
 	"shoal/internal/protocol/httpserver"
+	"shoal/internal/trace"
 )
 
 // A target is what a request asks of which model.
@@ -43,7 +44,7 @@ func (c *call) predict(t target) error {
 }
 
 // run has the handler run with the parts of a body of that size and sends its answer.
-func (c *call) run(v *modelstore.Version, t target, parts []modelstore.Part, size int) error {
+func (c *call) run(v *modelstore.Version, t target, parts []modelstore.Part, size int) (err error) {
 	begin := time.Now()
 	lease, running, err := c.h.opt.Store.Acquire(c.x.Context(), v, t.version)
 	if err != nil {
@@ -51,10 +52,14 @@ func (c *call) run(v *modelstore.Version, t target, parts []modelstore.Part, siz
 	}
 	r := infer.NewRequest()
 	r.Hold(lease)
+	traced := c.trace(running.Name(), begin)
+	r.Trace = traced.First()
 	sent := false
 	defer func() {
 		if !sent {
 			r.Release()
+			traced.Fail(err)
+			traced.End()
 		}
 	}()
 	r.Claim = c.h.opt.Memory.Budget().Claim()
@@ -64,7 +69,7 @@ func (c *call) run(v *modelstore.Version, t target, parts []modelstore.Part, siz
 	}
 	if running.Decoupled() {
 		sent = true
-		err := c.stream(running, r)
+		err := c.stream(running, r, traced)
 		c.count(v, t, begin, err)
 		return err
 	}
@@ -80,9 +85,22 @@ func (c *call) run(v *modelstore.Version, t target, parts []modelstore.Part, siz
 		return modelstore.Internal(a.Status, string(a.Body))
 	}
 	c.head(&a)
-	c.x.SetStream(&whole{r, a.Body}, len(a.Body))
+	traced.Sending()
+	c.x.SetStream(&whole{r, a.Body, traced}, len(a.Body))
 	sent = true
 	return nil
+}
+
+// trace begins to trace a request, if it is one of those that are traced.
+func (c *call) trace(model string, since time.Time) *trace.Trace {
+	tracer := c.h.opt.Engine.Tracer()
+	var caller trace.Parent
+	if tracer.Propagates() {
+		caller = trace.ParseParent(string(c.x.Header.Peek("Traceparent")), string(c.x.Header.Peek("Tracestate")))
+	}
+	t := tracer.Sample(model, trace.HTTP, caller, since)
+	t.ReadDone()
+	return t
 }
 
 // count counts a request that a handler answered, or began to answer.
@@ -142,8 +160,9 @@ func isToken(name string) bool {
 
 // A whole is an answer that is written from the model's memory.
 type whole struct {
-	r    *infer.Request
-	body []byte
+	r     *infer.Request
+	body  []byte
+	trace *trace.Trace // nil when the request is not traced
 }
 
 // WriteTo implements io.WriterTo.
@@ -155,22 +174,25 @@ func (w *whole) WriteTo(to io.Writer) (int64, error) {
 // Close implements io.Closer.
 func (w *whole) Close() error {
 	w.r.Release()
+	w.trace.End()
 	return nil
 }
 
 // stream sends the parts of an answer as chunks. The first sets status and headers.
-func (c *call) stream(running *modelstore.Running, r *infer.Request) error {
+func (c *call) stream(running *modelstore.Running, r *infer.Request, traced *trace.Trace) error {
 	ctx, cancel := context.WithCancel(c.x.Context())
-	s := &parts{cancel: cancel, next: make(chan chunk), done: make(chan struct{})}
+	s := &parts{cancel: cancel, next: make(chan chunk), done: make(chan struct{}), trace: traced}
 	go s.run(ctx, running, r)
 	first, ok := <-s.next
 	if !ok || first.err != nil {
-		_ = s.Close()
 		if first.err == nil {
 			first.err = modelstore.WorkerDied()
 		}
+		traced.Fail(first.err)
+		_ = s.Close()
 		return first.err
 	}
+	traced.Sending()
 	c.head(&first.answer)
 	s.first = first.body
 	if first.answer.Kind == modelstore.AnswerPart {
@@ -187,6 +209,7 @@ type parts struct {
 	cancel context.CancelFunc
 	next   chan chunk
 	done   chan struct{} // closed when the request is released
+	trace  *trace.Trace  // nil when the request is not traced
 }
 
 type chunk struct {
@@ -255,6 +278,7 @@ func (s *parts) WriteTo(w io.Writer) (int64, error) {
 func (s *parts) Close() error {
 	s.cancel()
 	<-s.done
+	s.trace.End()
 	return nil
 }
 
