@@ -137,6 +137,19 @@ func spellOut(root *cobra.Command, args []string) []string {
 	return args
 }
 
+// newVersion is the command that prints what --version does.
+func newVersion() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Show the version",
+		Args:  command.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "shoal %s\n", Version)
+			return err
+		},
+	}
+}
+
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "shoal",
@@ -158,7 +171,7 @@ from the same model repositories and to the same clients as NVIDIA Triton.`,
 	}
 	root.SetVersionTemplate("shoal {{.Version}}\n")
 	root.SetFlagErrorFunc(command.FlagMisused)
-	root.AddCommand(newServe(shoalDefaults), newCheck(), perfcmd.New(Version), newTop(), newGraph(), newRuntime(), newArchive())
+	root.AddCommand(newServe(shoalDefaults), newCheck(), perfcmd.New(Version), newTop(), newGraph(), newRuntime(), newArchive(), newVersion())
 	root.InitDefaultCompletionCmd()
 	if c, _, err := root.Find([]string{"completion"}); err == nil { // an unknown shell is a misuse
 		c.Args, c.RunE = command.NoArgs, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }

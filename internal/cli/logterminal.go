@@ -33,15 +33,16 @@ type terminalColumns struct {
 	model int
 }
 
-// The longest model's name that others are aligned to, and the least width of a
-// message.
+// The column of models is as wide as the longest name so far, within these
+// bounds; a message has at least that width.
 const (
-	widestModel  = 24
-	messageWidth = 20
+	narrowestModel = 8
+	widestModel    = 24
+	messageWidth   = 20
 )
 
 func newTerminalHandler(to io.Writer, color bool, control *logset.Control) *terminalHandler {
-	return &terminalHandler{to: to, color: color, control: control, columns: &terminalColumns{}}
+	return &terminalHandler{to: to, color: color, control: control, columns: &terminalColumns{model: narrowestModel}}
 }
 
 // Enabled implements slog.Handler; levelHandler decides.
@@ -97,7 +98,10 @@ func (h *terminalHandler) Handle(_ context.Context, r slog.Record) error {
 		add(a)
 	}
 	r.Attrs(func(a slog.Attr) bool { a.Key = h.group + a.Key; return add(a) })
-	if version != "" && version != "1" {
+	switch {
+	case modelName == "" && version != "": // of something else
+		rest = append(rest, h.paint(colorDim, "version=")+quoted(version))
+	case version != "" && version != "1":
 		modelName += " " + version
 	}
 	at := r.Time
@@ -105,19 +109,18 @@ func (h *terminalHandler) Handle(_ context.Context, r slog.Record) error {
 		at = at.UTC()
 	}
 	level, color := levelName(r.Level)
+	name, _, _ := strings.Cut(modelName, " ")
 
 	h.columns.mu.Lock()
 	defer h.columns.mu.Unlock()
 	h.columns.model = max(h.columns.model, min(utf8.RuneCountInString(modelName), widestModel))
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s  %s  ", h.paint(colorDim, at.Format("15:04:05.000")), h.paint(color, fmt.Sprintf("%-5s", level)))
-	if h.columns.model > 0 {
-		b.WriteString(h.paint(colorBold, fmt.Sprintf("%-*s", h.columns.model, modelName)) + "  ")
-	}
-	indent := strings.Repeat(" ", len("15:04:05.000  ERROR  "))
+	b.WriteString(h.paint(colorBold, fmt.Sprintf("%-*s", h.columns.model, modelName)) + "  ")
+	const indent = "  " // a traceback of 80 columns would be folded below the message
 	message, more := firstLine(r.Message)
 	if failure != "" {
-		first, further := firstLine(failure)
+		first, further := firstLine(strings.TrimPrefix(failure, "model '"+name+"': ")) // the column has it
 		message, more = message+": "+first, more+further
 	}
 	if len(rest) > 0 {

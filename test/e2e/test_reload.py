@@ -14,7 +14,7 @@ import pymodels
 import server
 from server import LOOPBACK, PORTS, Server, wait_until
 
-EDITS = int(os.environ.get("SHOAL_EDITS", 4))
+EDITS = int(os.environ.get("SHOAL_EDITS", 2))
 TIMES = """\
 import shoal
 from helper import offset
