@@ -20,6 +20,7 @@ import (
 // topFlags are the flags of the top command.
 type topFlags struct {
 	metrics  []string
+	models   []string
 	interval time.Duration
 	timeout  time.Duration
 	once     bool
@@ -40,6 +41,7 @@ URL is the server's HTTP address, http://localhost:8000 unless you say otherwise
 Its metrics are looked for two ports on; --metrics-url says where else.`,
 		Example: `  shoal top                                the server on this machine
   shoal top gpu1:8000 gpu2:8000            two servers in one table
+  shoal top --model ocr                    an ensemble and the models in it
   shoal top --once                         a table of the next second, for a ticket
   shoal top --once --json | jq '.models[] | select(.p99_seconds > 0.1) | .model'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -56,6 +58,7 @@ Its metrics are looked for two ports on; --metrics-url says where else.`,
 	}
 	g := command.NewGroup(cmd, "What to read")
 	g.Texts(&f.metrics, "metrics-url", "`URL` of a server's metrics, when they are not two ports on; once for each server, in their order")
+	g.Texts(&f.models, "model", "`model` to show, with the models in it when it is an ensemble; once for each, also for those that a Python model calls")
 	g.Span(&f.interval, "interval", time.Second, "`time` between two readings, which rates and quantiles are of")
 	g.Span(&f.timeout, "timeout", 5*time.Second, "`time` that a server may take to answer")
 	g = command.NewGroup(cmd, "How to show it")
@@ -82,6 +85,7 @@ func (f *topFlags) targets(args []string) ([]top.Target, error) {
 			metrics = f.metrics[i]
 		}
 		t, err := top.ParseTarget(arg, metrics)
+		t.Models = f.models
 		list, errs = append(list, t), append(errs, err)
 	}
 	return list, errors.Join(errs...)

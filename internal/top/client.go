@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -48,6 +49,15 @@ func (c *Client) Sample(ctx context.Context) (*Sample, error) {
 		}
 	}
 	s.NoMetrics = c.metrics(ctx, s)
+	if len(c.target.Models) > 0 {
+		shown := make(map[string]bool)
+		for _, name := range c.target.Models {
+			if err := c.show(ctx, name, shown); err != nil {
+				return nil, err
+			}
+		}
+		s.Models = slices.DeleteFunc(s.Models, func(m Model) bool { return !shown[m.Name] })
+	}
 	slices.SortFunc(s.Models, func(a, b Model) int {
 		if a.Name != b.Name {
 			return strings.Compare(a.Name, b.Name)
@@ -55,6 +65,34 @@ func (c *Client) Sample(ctx context.Context) (*Sample, error) {
 		return client.CompareVersions(a.Version, b.Version)
 	})
 	return s, nil
+}
+
+// show adds a model, and those in it when it is an ensemble.
+func (c *Client) show(ctx context.Context, name string, shown map[string]bool) error {
+	if shown[name] {
+		return nil
+	}
+	shown[name] = true
+	body, _, err := c.do(ctx, http.MethodGet, c.target.URL+"/v2/models/"+url.PathEscape(name)+"/config", "")
+	if err != nil {
+		return err
+	}
+	var config struct {
+		Scheduling struct {
+			Steps []struct {
+				Model string `json:"model_name"`
+			} `json:"step"`
+		} `json:"ensemble_scheduling"`
+	}
+	if err := json.Unmarshal(body, &config); err != nil {
+		return fmt.Errorf("the configuration of model %q: %w", name, err)
+	}
+	for _, step := range config.Scheduling.Steps {
+		if err := c.show(ctx, step.Model, shown); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (c *Client) metrics(ctx context.Context, s *Sample) error {

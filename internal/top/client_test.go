@@ -3,6 +3,7 @@ package top
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -19,12 +20,12 @@ func TestParseTarget(t *testing.T) {
 		want                   Target
 		err                    string
 	}{
-		{"a host and a port", "gpu1:9000", "", Target{"http://gpu1:9000", "http://gpu1:9002/metrics"}, ""},
-		{"a URL with a slash", "http://localhost:8000/", "", Target{"http://localhost:8000", "http://localhost:8002/metrics"}, ""},
-		{"an address of IPv6", "http://[::1]:8000", "", Target{"http://[::1]:8000", "http://[::1]:8002/metrics"}, ""},
-		{"no port", "https://models.example", "", Target{"https://models.example", "https://models.example:445/metrics"}, ""},
-		{"metrics elsewhere", "h:1", "other:9", Target{"http://h:1", "http://other:9/metrics"}, ""},
-		{"metrics with a path", "h:1", "http://other/m?x=1", Target{"http://h:1", "http://other/m?x=1"}, ""},
+		{"a host and a port", "gpu1:9000", "", Target{URL: "http://gpu1:9000", Metrics: "http://gpu1:9002/metrics"}, ""},
+		{"a URL with a slash", "http://localhost:8000/", "", Target{URL: "http://localhost:8000", Metrics: "http://localhost:8002/metrics"}, ""},
+		{"an address of IPv6", "http://[::1]:8000", "", Target{URL: "http://[::1]:8000", Metrics: "http://[::1]:8002/metrics"}, ""},
+		{"no port", "https://models.example", "", Target{URL: "https://models.example", Metrics: "https://models.example:445/metrics"}, ""},
+		{"metrics elsewhere", "h:1", "other:9", Target{URL: "http://h:1", Metrics: "http://other:9/metrics"}, ""},
+		{"metrics with a path", "h:1", "http://other/m?x=1", Target{URL: "http://h:1", Metrics: "http://other/m?x=1"}, ""},
 		{"another protocol", "grpc://h:1", "", Target{}, `"grpc://h:1" is not the URL of a server`},
 		{"nothing", "", "", Target{}, "is not the URL of a server"},
 		{"a port that is none", "http://h:x", "", Target{}, "is not a URL"},
@@ -66,11 +67,9 @@ func replay(t *testing.T, answers map[string]http.HandlerFunc) Target {
 		"POST /v2/repository/index": file("index1.json", "application/json"),
 		"GET /metrics":              file("metrics1.pb", header(".pb").Get("Content-Type")),
 	}
+	maps.Copy(all, answers)
 	mux := http.NewServeMux()
 	for route, h := range all {
-		if own := answers[route]; own != nil {
-			h = own
-		}
 		mux.HandleFunc(route, h)
 	}
 	s := httptest.NewServer(mux)
@@ -102,6 +101,33 @@ func TestSampleHasWhatTheServerTells(t *testing.T) {
 	}
 	if s.CPU == nil {
 		t.Error("got no use of the processor")
+	}
+}
+
+func TestSampleHasTheModelsOfAnEnsemble(t *testing.T) {
+	target := replay(t, map[string]http.HandlerFunc{
+		"GET /v2/models/slow/config": fails(200, `{"name":"slow","ensemble_scheduling":{"step":[{"model_name":"echo","model_version":-1}]}}`),
+		"GET /v2/models/echo/config": fails(200, `{"name":"echo"}`),
+		"GET /v2/models/none/config": fails(400, `{"error":"Request for unknown model: 'none' is not found"}`),
+	})
+	for _, c := range []struct {
+		model, want string
+	}{{"slow", "echo slow"}, {"echo", "echo"}, {"none", "Request for unknown model: 'none' is not found"}} {
+		target.Models = []string{c.model}
+		s, err := NewClient(target, time.Minute).Sample(t.Context())
+		if err != nil {
+			if !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: got %v, want %s", c.model, err, c.want)
+			}
+			continue
+		}
+		var names []string
+		for _, m := range s.Models {
+			names = append(names, m.Name)
+		}
+		if got := strings.Join(names, " "); got != c.want {
+			t.Errorf("%s: got %s, want %s", c.model, got, c.want)
+		}
 	}
 }
 

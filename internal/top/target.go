@@ -16,6 +16,9 @@ import (
 type Target struct {
 	URL     string // of its HTTP endpoint, such as http://localhost:8000
 	Metrics string // of its metrics, such as http://localhost:8002/metrics
+	// Models are those to show, with the models that are in them when they are
+	// ensembles; all when there are none.
+	Models []string
 }
 
 // metricsOffset is how far the default metrics port is from the HTTP port.

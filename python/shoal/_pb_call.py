@@ -13,9 +13,15 @@ from shoal._pb_tensor import Tensor, TritonModelException
 
 
 def _server() -> Any:
-    from shoal import _worker  # not at the top: the worker imports the handlers
+    global _worker
+    if _worker is None:
+        from shoal import _worker as module  # not at the top: the worker imports the handlers
 
+        _worker = module
     return _worker
+
+
+_worker: Any = None
 
 
 def _open() -> _calls.Calls:

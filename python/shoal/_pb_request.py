@@ -65,31 +65,38 @@ class InferenceRequest:
         trace: InferenceTrace | None = None,
         parameters: dict[str, Any] | None = None,
     ):
-        _check("request_id", request_id, str)
-        if correlation_id is not None and (not isinstance(correlation_id, (int, str)) or isinstance(correlation_id, bool)):
-            raise TritonModelException("Correlation ID must be integer or string")
-        _check("correlation_id", correlation_id, (int, str))
-        _check("model_name", model_name, str)
-        _check("model_version", model_version, int)
-        _check("flags", flags, int)
+        # A model that calls others makes one for each call, so that what is right is seen at once.
+        if type(request_id) is not str:
+            _check("request_id", request_id, str)
+        if type(correlation_id) is not int:
+            if correlation_id is not None and (not isinstance(correlation_id, (int, str)) or isinstance(correlation_id, bool)):
+                raise TritonModelException("Correlation ID must be integer or string")
+            _check("correlation_id", correlation_id, (int, str))
+        if type(model_name) is not str:
+            _check("model_name", model_name, str)
+        if type(model_version) is not int:
+            _check("model_version", model_version, int)
+        if type(flags) is not int:
+            _check("flags", flags, int)
         for name in requested_output_names:
-            _check("requested_output_names", name, str)
-        whose = f"for request with id '{request_id}' and model name '{model_name}' should not be empty."
-        if any(t is None for t in inputs):
-            raise TritonModelException("Input tensor " + whose)
-        if any(name == "" for name in requested_output_names):
-            raise TritonModelException("Requested output name " + whose)
+            if type(name) is not str:
+                _check("requested_output_names", name, str)
+        for tensor in inputs:
+            if tensor is None:
+                raise TritonModelException(f"Input tensor for request with id '{request_id}' and model name '{model_name}' should not be empty.")
         self._id = request_id
         self._correlation = correlation_id
         self._inputs = list(inputs)
         self._wanted = set(requested_output_names)
+        if "" in self._wanted:
+            raise TritonModelException(f"Requested output name for request with id '{request_id}' and model name '{model_name}' should not be empty.")
         self._model = model_name
         self._version = model_version
         self._flags = flags
         self._timeout = timeout
         self._memory = preferred_memory
         self._trace = trace
-        self._parameters = json.dumps(check_parameters(parameters))
+        self._parameters = json.dumps(check_parameters(parameters)) if parameters is not None else "{}"
 
     def inputs(self) -> list[Tensor]:
         """The request's tensors."""
