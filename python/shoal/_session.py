@@ -35,7 +35,7 @@ _MOST = 1 << 17  # bytes of a message
 _PAGE = 4096
 # Indexes of 32-bit words in the client's page and in the server's.
 _TAIL, _RING = 0, 16
-_POLLING, _ANSWERED = 0, 16
+_POLLING, _BUSY, _ANSWERED = 0, 1, 16
 _SLEEPS, _LOOP = 1, 2
 
 _ALIGN = 64
@@ -314,7 +314,7 @@ class _Link:
         server, call, at = self.server, slot.call, _ANSWERED + 2 * slot.number
         if server[at] == call:
             return True
-        if self._spin and self.live == 1:
+        if self._spin and self.live == 1 and server[_BUSY] == 0:  # else others need the core
             if self._skip > 0:
                 self._skip -= 1
             else:

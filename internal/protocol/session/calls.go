@@ -134,6 +134,7 @@ func (x *session) answer(sl *slot) {
 	x.mu.Unlock()
 	answered := word(x.ours, answersAt+8*number)
 	store(word(x.ours, answersAt+8*number+4), generation)
+	store(word(x.ours, busyAt), uint32(x.server.inFlight.Load()-1))
 	store(answered, call)
 	switch load(word(x.client, waitsAt+4*number)) {
 	case waitSleeps:

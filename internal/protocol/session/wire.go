@@ -44,9 +44,12 @@ const (
 	ringAt  = 64
 	waitsAt = ringAt + 4*maxSlots
 
-	// The server's page: whether the server polls the ring; by slot, the last
-	// answered call and the generation of the memory that has the answer.
+	// The server's page: whether the server polls the ring; how many other calls
+	// were in flight, of all clients, when the last one was answered: then a client
+	// sleeps at once, since its core is needed; by slot, the last answered call and
+	// the generation of the memory that has the answer.
 	pollingAt = 0
+	busyAt    = 4
 	answersAt = 64
 
 	// How a client waits for an answer.
