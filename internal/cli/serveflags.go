@@ -189,7 +189,7 @@ func (f *serveFlags) add(cmd *cobra.Command, def serveDefaults) {
 // addLoading adds the flags that say how a model is loaded.
 func (f *serveFlags) addLoading(g *command.Group) {
 	g.Text(&f.configName, "model-config-name", "", "read configs/`name`.pbtxt of a model that has it rather than config.pbtxt")
-	g.Truth(&f.namespaces, "model-namespacing", false, "make each repository a namespace: several may have models of the same name; an ensemble uses those of its own repository, and a client that means one of them asks for REPOSITORY::MODEL")
+	g.Truth(&f.namespaces, "model-namespacing", false, "make each repository a namespace: several may have models of the same name; an ensemble uses those of its own repository, and a client that means one of them asks over gRPC for REPOSITORY::MODEL")
 	g.Toggle(&f.noAutoComplete, "disable-auto-complete-config", "do not fill in configurations from the model files")
 	g.Texts(&f.backendConfig, "backend-config", "`setting` of a backend: [backend,]name=value, such as onnxruntime,default-max-batch-size=8")
 	g.Size(&f.pinned, "pinned-memory-pool-byte-size", 0, "the most host memory that is pinned for ONNX models on GPUs, in `bytes`; what does not fit is copied more slowly; 0 is any amount")

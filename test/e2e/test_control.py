@@ -448,3 +448,22 @@ def test_a_load_is_waited_for_and_cancelled(serve, tmp_path):
         for load in loads:
             load.result(20)
     assert factor(client, "holding") == 2 and running.log.count("model ready") == 1
+
+
+def test_each_repository_can_be_a_namespace(serve, protocol, tmp_path):
+    """As tritonserver 2.51 answers, but for the names REPOSITORY::MODEL, which it has only in its log."""
+    step = 'step { model_name: "scaled" model_version: -1 input_map { key: "INPUT0" value: "INPUT0" } output_map { key: "OUTPUT0" value: "OUTPUT0" } }'
+    for name, multiplier in (("a", 2.0), ("b", 3.0)):
+        models.write(tmp_path / name, scaled(factor=multiplier))
+        (tmp_path / name / f"whole_{name}" / "1").mkdir(parents=True)
+        (tmp_path / name / f"whole_{name}" / "config.pbtxt").write_text(f'platform: "ensemble" max_batch_size: 8 {TENSORS} ensemble_scheduling {{ {step} }}')
+    repositories = [f"--model-repository={tmp_path / name}" for name in ("a", "b")]
+    running = serve(*repositories, "--model-namespacing=true").wait_ready()
+    client, _ = connect(running, protocol)
+    assert [m["name"] for m in index(client)] == ["scaled", "whole_a", "scaled", "whole_b"]
+    assert factor(client, "whole_a") == 2 and factor(client, "whole_b") == 3
+    code, text = refused(factor, client, "scaled")
+    assert code in BAD and text.endswith("There are 2 identifiers of model 'scaled' in global map, model namespace must be provided to resolve ambiguity.")
+    assert not client.is_model_ready("scaled") and client.is_server_ready()
+    assert factor(connect(running, "grpc")[0], f"{tmp_path / 'b'}::scaled") == 3
+    assert f'nv_inference_request_success{{model="scaled",namespace="{tmp_path / "a"}",version="1"}} 1' in server.get(running.metrics, "/metrics").text
