@@ -27,9 +27,6 @@ type Event uintptr
 // A Graph is recorded work of a stream that is launched as a whole.
 type Graph uintptr
 
-// A Handle names device memory of another process.
-type Handle [64]byte
-
 // A Device is a GPU. Calls that add work to a stream return before it is done.
 type Device interface {
 	// Enter prepares the goroutine's thread for calls of this device, which it
@@ -79,10 +76,6 @@ type Device interface {
 	// Launch adds the graph's work to the stream.
 	Launch(g Graph, s Stream) error
 	DestroyGraph(g Graph)
-
-	// OpenShared maps memory of another process on this machine.
-	OpenShared(h Handle) (Address, error)
-	CloseShared(a Address)
 }
 
 // Devices are the GPUs that this process may use.

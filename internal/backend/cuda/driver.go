@@ -47,8 +47,6 @@ const (
 	fnGraphDestroy
 	fnExecDestroy
 	fnLaunch
-	fnIpcOpen
-	fnIpcClose
 	fnCount
 )
 
@@ -58,7 +56,7 @@ var names = [fnCount]string{
 	"cuMemHostAlloc", "cuMemFreeHost", "cuMemAlloc_v2", "cuMemFree_v2", "cuMemGetInfo_v2", "cuStreamCreate", "cuStreamDestroy_v2",
 	"cuEventCreate", "cuEventDestroy_v2", "cuEventRecord", "cuEventQuery", "cuEventSynchronize", "cuStreamWaitEvent", "cuMemcpyHtoDAsync_v2",
 	"cuMemcpyDtoHAsync_v2", "cuMemcpyDtoDAsync_v2", "cuMemsetD8Async", "cuStreamBeginCapture_v2", "cuStreamEndCapture",
-	"cuGraphInstantiateWithFlags", "cuGraphDestroy", "cuGraphExecDestroy", "cuGraphLaunch", "cuIpcOpenMemHandle_v2", "cuIpcCloseMemHandle",
+	"cuGraphInstantiateWithFlags", "cuGraphDestroy", "cuGraphExecDestroy", "cuGraphLaunch",
 }
 
 // Values of the driver's enumerations.
@@ -68,7 +66,6 @@ const (
 	eventBlockingSync  = 1
 	eventDisableTiming = 2
 	captureRelaxed     = 2 // other threads may do anything, and this one may reserve memory
-	ipcLazyPeerAccess  = 1
 	codeNotReady       = 600
 
 	attributeMajor = 75 // of the compute capability
@@ -408,24 +405,3 @@ func (d *device) Launch(g Graph, s Stream) error {
 
 // DestroyGraph implements Device.
 func (d *device) DestroyGraph(g Graph) { _ = d.driver.call(fnExecDestroy, uintptr(g), 0, 0, 0, 0) }
-
-// OpenShared implements Device. The driver's function takes the handle by
-// value: on x86-64 that is on the stack, behind the six words of the registers,
-// on arm64 by the address of a copy.
-func (d *device) OpenShared(h Handle) (Address, error) {
-	var at, code uintptr
-	if runtime.GOARCH == "arm64" {
-		code, _, _ = purego.SyscallN(d.driver.fns[fnIpcOpen], uintptr(unsafe.Pointer(&at)), uintptr(unsafe.Pointer(&h)), ipcLazyPeerAccess)
-	} else {
-		w := *(*[8]uintptr)(unsafe.Pointer(&h))
-		code, _, _ = purego.SyscallN(d.driver.fns[fnIpcOpen], uintptr(unsafe.Pointer(&at)), ipcLazyPeerAccess, 0, 0, 0, 0,
-			w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7])
-	}
-	if uint32(code) != 0 {
-		return 0, d.driver.err(fnIpcOpen, uint32(code))
-	}
-	return Address(at), nil
-}
-
-// CloseShared implements Device.
-func (d *device) CloseShared(a Address) { _ = d.driver.call(fnIpcClose, uintptr(a), 0, 0, 0, 0) }

@@ -418,15 +418,3 @@ func (d *Device) DestroyGraph(g cuda.Graph) {
 	defer d.mu.Unlock()
 	delete(d.graphs, g)
 }
-
-// OpenShared implements cuda.Device: the handle begins with the address of
-// memory of this process.
-func (d *Device) OpenShared(h cuda.Handle) (cuda.Address, error) {
-	if err := d.note("OpenShared", ""); err != nil {
-		return 0, err
-	}
-	return *(*cuda.Address)(unsafe.Pointer(&h)), nil
-}
-
-// CloseShared implements cuda.Device.
-func (d *Device) CloseShared(cuda.Address) { _ = d.note("CloseShared", "") }
