@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"shoal/internal/backend/python"
 	"shoal/internal/engine"
@@ -36,6 +37,9 @@ type modelServer struct {
 	save   func(kind string) // writes a snapshot; nil for none
 	ready  atomic.Bool       // the models of the start are registered
 	logs   *modelServerLogs
+	meter  *modelserver.Meter // nil when nobody wants metrics
+	stop   chan struct{}      // closed when the server ends
+	work   sync.WaitGroup
 }
 
 // environment returns the variables for workers.
@@ -51,7 +55,7 @@ func (c *modelServerConfig) environment(env []string) []string {
 
 // openModelServer makes the model server of a configuration. It serves nothing yet.
 func openModelServer(c *modelServerConfig, e *engine.Engine, l *life, workers *python.Backend, temp *tempdir.Dir) (*modelServer, error) {
-	m := &modelServer{config: c}
+	m := &modelServer{config: c, logs: c.logs, stop: make(chan struct{})}
 	dir, err := temp.Path()
 	if err != nil {
 		return nil, err
@@ -60,14 +64,14 @@ func openModelServer(c *modelServerConfig, e *engine.Engine, l *life, workers *p
 	if c.gpus >= 0 {
 		gpus = min(gpus, c.gpus)
 	}
-	if m.logs, err = openModelServerLogs(c.dialect, os.Getenv); err != nil {
-		l.log.Warn("logs in files are not written", "err", err)
+	if c.showMetrics || m.logs.metrics != nil {
+		m.meter = modelserver.NewMeter(modelserver.MeterOptions{TorchServe: c.dialect == modelstore.TorchServe, Log: lines(m.logs.metrics), Only: c.onlyMetrics})
 	}
 	if m.store, err = modelstore.Open(modelstore.Options{
 		Dialect: c.dialect, Engine: e, Folder: c.store, Temp: dir, DefaultHandler: c.handler, Workers: c.workers, QueueSize: c.queueSize,
 		ResponseTimeout: c.response, StartupTimeout: c.startup, UnregisterTimeout: c.unregister, MaxResponseSize: c.maxResponse,
 		RawInput: c.rawInput, Envelope: c.envelope, AnyImageSize: c.anyImage, GPUs: gpus, Allowed: c.allowed, Log: l.log,
-		Metrics: m.logs.modelMetrics != nil, Changed: func() {
+		Metrics: m.logs.modelMetrics != nil || c.showMetrics, Loaded: m.workerLoaded, Changed: func() {
 			if m.save != nil && m.ready.Load() {
 				m.save("snapshot")
 			}
@@ -78,10 +82,8 @@ func openModelServer(c *modelServerConfig, e *engine.Engine, l *life, workers *p
 	opt := modelserver.Options{
 		Engine: e, Store: m.store, MaxRequestSize: c.maxRequest, Memory: l.memory,
 		AllowOrigin: c.cors[0], AllowMethods: c.cors[1], AllowHeaders: c.cors[2],
-		ModelAPI: c.modelAPI, OpenInference: c.openInference, Access: m.logs.access(), Log: l.log,
-	}
-	if c.metricsOn {
-		opt.Counters = modelserver.NewCounters()
+		ModelAPI: c.modelAPI, OpenInference: c.openInference, Access: lines(m.logs.accesses), Log: l.log,
+		Meter: m.meter, ShowMetrics: c.showMetrics,
 	}
 	if c.dialect == modelstore.TorchServe && !c.noTokens {
 		path, err := filepath.Abs("key_file.json")
@@ -96,6 +98,9 @@ func openModelServer(c *modelServerConfig, e *engine.Engine, l *life, workers *p
 		l.log.Info("clients need the keys in key_file.json", "file", path)
 	}
 	m.server = modelserver.New(opt)
+	if m.meter != nil && !c.noSystem {
+		m.work.Go(m.watchSystem)
+	}
 	if !c.noSnapshots {
 		m.save = m.snapshots(c.snapshots, l.log)
 	}
@@ -113,11 +118,33 @@ func (m *modelServer) close() {
 	if m.save != nil && m.ready.Load() {
 		m.save("shutdown")
 	}
+	close(m.stop)
+	m.work.Wait()
 	m.store.Close()
 	if m.keys != nil {
 		m.keys.Remove()
 	}
-	m.logs.close()
+}
+
+// workerLoaded records how long a worker took to load its model.
+func (m *modelServer) workerLoaded(name string, took time.Duration) {
+	if m.meter != nil {
+		m.meter.WorkerLoaded(name, took)
+	}
+}
+
+// watchSystem records the state of the machine now and then.
+func (m *modelServer) watchSystem() {
+	tick := time.NewTicker(m.config.metricInterval)
+	defer tick.Stop()
+	for {
+		m.meter.System()
+		select {
+		case <-tick.C:
+		case <-m.stop:
+			return
+		}
+	}
 }
 
 // A modelListener is an endpoint of a model server.

@@ -17,6 +17,7 @@ import (
 
 	"shoal/internal/modelstore"
 	"shoal/internal/properties"
+	"shoal/internal/protocol/modelserver"
 )
 
 // A modelServerConfig is the configuration of a model server, Multi Model Server or
@@ -27,37 +28,43 @@ type modelServerConfig struct {
 	inference, management, metrics modelServerAddress
 	grpcInference, grpcManagement  modelServerAddress
 
-	store         string
-	load          string
-	workers       int
-	startWorkers  int // of models that are loaded at the start
-	queueSize     int
-	maxRequest    int64
-	maxResponse   int
-	response      time.Duration
-	startup       time.Duration
-	unregister    time.Duration
-	gpus          int
-	rawInput      bool
-	handler       string
-	hidden        *regexp.Regexp // of variables that workers do not get
-	cors          [3]string
-	key, cert     string
-	envelope      string
-	anyImage      bool
-	allowed       []*regexp.Regexp
-	modelAPI      bool
-	noTokens      bool
-	tokenLife     time.Duration
-	metricsOn     bool // TorchServe's metrics
-	openInference bool
-	noSnapshots   bool
-	snapshots     string // the folder for them
-	snapshot      string // model_snapshot of the file that was read
-	file          string // the file that was read; empty for none
-	batching      string
+	store        string
+	load         string
+	workers      int
+	startWorkers int // of models that are loaded at the start
+	queueSize    int
+	maxRequest   int64
+	maxResponse  int
+	response     time.Duration
+	startup      time.Duration
+	unregister   time.Duration
+	gpus         int
+	rawInput     bool
+	handler      string
+	hidden       *regexp.Regexp // of variables that workers do not get
+	cors         [3]string
+	key, cert    string
+	envelope     string
+	anyImage     bool
+	allowed      []*regexp.Regexp
+	modelAPI     bool
+	noTokens     bool
+	tokenLife    time.Duration
+	showMetrics  bool     // to Prometheus
+	onlyMetrics  []string // nil for all
+	noSystem     bool     // no metrics of the machine
+
+	metricInterval time.Duration
+	openInference  bool
+	noSnapshots    bool
+	snapshots      string // the folder for them
+	snapshot       string // model_snapshot of the file that was read
+	file           string // the file that was read; empty for none
+	batching       string
 
 	values map[string]string // as they were read, for snapshots
+
+	logs *modelServerLogs // set when the server starts
 }
 
 // A modelServerAddress is where an API listens.
@@ -216,6 +223,10 @@ func (c *modelServerConfig) read() error {
 	c.startup = time.Duration(number("default_startup_timeout", 120)) * time.Second
 	c.unregister = time.Duration(number("unregister_model_timeout", 120)) * time.Second
 	c.gpus = number("number_of_gpu", -1)
+	if c.metricInterval = time.Duration(number("metric_time_interval", 60)) * time.Second; c.metricInterval <= 0 {
+		errs = append(errs, fmt.Errorf("metric_time_interval is %q, want seconds", c.values["metric_time_interval"]))
+	}
+	c.noSystem = c.truth("disable_system_metrics", false)
 	c.rawInput = !c.truth("decode_input_request", true)
 	c.handler = c.values["default_service_handler"]
 	c.cors = [3]string{c.values["cors_allowed_origin"], c.values["cors_allowed_methods"], c.values["cors_allowed_headers"]}
@@ -255,8 +266,10 @@ func (c *modelServerConfig) read() error {
 		c.tokenLife = time.Duration(minutes * float64(time.Minute))
 		switch mode := strings.ToLower(cmp.Or(c.values["metrics_mode"], "log")); mode {
 		case "log":
-		case "prometheus", "legacy":
-			c.metricsOn = true
+		case "prometheus":
+			c.showMetrics = true
+		case "legacy":
+			c.showMetrics, c.onlyMetrics = true, modelserver.LegacyFamilies
 		default:
 			errs = append(errs, fmt.Errorf("metrics_mode is %q, want log, prometheus or legacy", mode))
 		}

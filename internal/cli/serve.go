@@ -89,6 +89,14 @@ func serve(f *serveFlags, stdout, stderr io.Writer) error {
 	defer out.close()
 	f.dropped = out.dropped
 	log := out.log
+	if f.modelServer != nil {
+		logs, err := openModelServerLogs(f.modelServer.dialect, os.Getenv)
+		if err != nil {
+			log.Warn("logs in files are not written", "err", err)
+		}
+		defer logs.close()
+		f.modelServer.logs, log = logs, logs.logger(log)
+	}
 	for _, u := range f.unused {
 		log.Warn("a flag has no effect", "flag", u.flag, "reason", u.reason)
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"shoal/internal/backend/python"
@@ -131,6 +132,7 @@ var errRemoved = errors.New("the model was unregistered")
 func (s *Store) resize(ctx context.Context, v *Version, low, high int) error {
 	v.turn.Lock()
 	defer v.turn.Unlock()
+	begin := time.Now()
 	n := v.want(s, low, high)
 	v.mu.Lock()
 	removed := v.removed
@@ -153,12 +155,32 @@ func (s *Store) resize(ctx context.Context, v *Version, low, high int) error {
 	v.failed = err != nil
 	if err == nil {
 		v.loaded = n > 0
+		s.tellLoaded(v, time.Since(begin))
 	}
 	if v.change != nil {
 		close(v.change)
 		v.change = nil
 	}
 	return err
+}
+
+// tellLoaded reports the workers that were not there before. The caller has v.mu.
+func (s *Store) tellLoaded(v *Version, took time.Duration) {
+	for i := range v.workers {
+		w := &v.workers[i]
+		if w.told {
+			continue
+		}
+		w.told = true
+		if s.opt.Loaded != nil {
+			port, _, _ := strings.Cut(w.id, "-")
+			name := "W-" + port + "-" + v.name
+			if s.opt.Dialect == TorchServe {
+				name += "_" + v.version
+			}
+			s.opt.Loaded(name, took)
+		}
+	}
 }
 
 // settle wakes whoever waits for workers.

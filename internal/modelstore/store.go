@@ -75,6 +75,9 @@ type Options struct {
 	Allowed []*regexp.Regexp
 	// Metrics makes workers report the metrics of handlers.
 	Metrics bool
+	// Loaded, unless nil, is called with a worker's name and how long it took to load
+	// its model.
+	Loaded func(worker string, took time.Duration)
 	// Changed, unless nil, is called after each change of what is registered.
 	Changed func()
 	Log     *slog.Logger
@@ -311,6 +314,7 @@ type timeouts struct{ response, startup time.Duration }
 type worker struct {
 	id    string
 	start time.Time
+	told  bool // its load was reported
 }
 
 // Name returns the model's name.

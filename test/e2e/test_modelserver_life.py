@@ -252,6 +252,12 @@ def test_torchserve_keys_streams_snapshots_and_envelopes(tmp_path):
         read = lambda name: (tmp_path / "logs" / name).read_text()  # noqa: E731
         wait_until(lambda: '"POST /v1/models/ctx:predict HTTP/1.1" 200 ' in read("access_log.log"), 10, "the access log")
         wait_until(lambda: " - PredictionTime.ms:" in read("model_metrics.log"), 10, "the handlers' metrics")
+        wait_until(lambda: " - Requests2XX.Count:1.0|#Level:Host|#hostname:" in read("ts_metrics.log"), 10, "the server's metrics")
+        wait_until(lambda: " - MemoryUsed.Megabytes:" in read("ts_metrics.log"), 10, "the machine's metrics")
+        wait_until(lambda: " - WorkerLoadTime.Milliseconds:" in read("ts_metrics.log"), 10, "the workers' metrics")
+        assert " [INFO ] main shoal - listening protocol=inference" in read("ts_log.log")
+        ask(server.address("inference"), "POST", "/v1/models/ctx:predict", b'{"instances":[{"body":"print"}]}', {"Content-Type": "application/json"})
+        wait_until(lambda: "-stdout MODEL_LOG - from the handler" in read("model_log.log"), 10, "what the handler printed")
 
 
 def test_torchserve_starts_again_with_what_was_registered(tmp_path):

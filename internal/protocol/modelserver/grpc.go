@@ -336,8 +336,9 @@ func (h *handler) predictions(ctx context.Context, m *message, send func([]byte)
 	if err != nil {
 		return running.Fault(r, err)
 	}
-	if h.opt.Counters != nil {
-		h.opt.Counters.Inference(v.Name(), version, time.Since(begin))
+	if h.opt.Meter != nil {
+		took := time.Since(begin)
+		h.opt.Meter.Inference(v.Name(), version, took, took)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package modelserver
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -148,17 +149,25 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-func TestCountersAreWrittenLikeTheOriginal(t *testing.T) {
-	c := NewCounters()
+func TestMetricsAreWrittenLikeTheOriginal(t *testing.T) {
+	var log []string
+	c := NewMeter(MeterOptions{TorchServe: true, Log: func(line string) { log = append(log, line[:strings.LastIndex(line, ":")]) }})
 	c.host = "h"
 	c.Answered(200)
 	c.Answered(503)
-	c.Inference("m", "", 1500*time.Microsecond)
+	c.Inference("m", "", 1500*time.Microsecond, 500*time.Microsecond)
+	c.WorkerLoaded("W-9000-m_1.0", 250*time.Millisecond)
+	c.Handler("PredictionTime.ms:1.5|#ModelName:m,Level:Model|#hostname:h,requestID:r,timestamp:1")
+	c.Handler("no metric")
 	text := string(c.appendText(nil, nil))
 	for _, want := range []string{
 		"# HELP Requests2XX Torchserve prometheus counter metric with unit: Count\n# TYPE Requests2XX counter\nRequests2XX{Level=\"Host\",Hostname=\"h\",} 1.0\n",
 		"ts_inference_requests_total{model_name=\"m\",model_version=\"default\",hostname=\"h\",} 1.0\n",
 		"ts_inference_latency_microseconds{model_name=\"m\",model_version=\"default\",hostname=\"h\",} 1500.0\n",
+		"ts_queue_latency_microseconds{model_name=\"m\",model_version=\"default\",hostname=\"h\",} 1000.0\n",
+		"# TYPE WorkerLoadTime gauge\nWorkerLoadTime{WorkerName=\"W-9000-m_1.0\",Level=\"Host\",Hostname=\"h\",} 250.0\n",
+		"PredictionTime{ModelName=\"m\",Level=\"Model\",Hostname=\"h\",} 1.5\n",
+		"# HELP CPUUtilization Torchserve prometheus gauge metric with unit: Percent\n# TYPE CPUUtilization gauge\n",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("got %s, want %s", text, want)
@@ -166,6 +175,41 @@ func TestCountersAreWrittenLikeTheOriginal(t *testing.T) {
 	}
 	if text := string(c.appendText(nil, []string{"Requests5XX"})); strings.Contains(text, "Requests2XX") || !strings.Contains(text, "Requests5XX{") {
 		t.Errorf("got %s for one name", text)
+	}
+	if want := "ts_inference_requests_total.Count:1.0|#model_name:m,model_version:default|#hostname:h,timestamp"; !slices.Contains(log, want) {
+		t.Errorf("got the log %q, want a line %q", log, want)
+	}
+}
+
+func TestMetricsOfMultiModelServer(t *testing.T) {
+	var log []string
+	c := NewMeter(MeterOptions{Log: func(line string) { log = append(log, line[:strings.LastIndex(line, ":")]) }})
+	c.host = "h"
+	c.Answered(404)
+	c.WorkerLoaded("W-9000-mlp", 113*time.Millisecond)
+	c.Inference("m", "", time.Second, time.Second)
+	want := []string{"Requests4XX.Count:1|#Level:Host|#hostname:h,timestamp", "W-9000-mlp.ms:113|#Level:Host|#hostname:h,timestamp"}
+	if !slices.Equal(log, want) {
+		t.Errorf("got %q, want %q", log, want)
+	}
+}
+
+func TestTheStateOfTheMachine(t *testing.T) {
+	if got, want := readCPU("cpu  10 0 10 70 10 0 0 0 5 0\ncpu0 1"), (cpuTimes{100, 80}); got != want {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if got := readMemory("MemTotal:  2048 kB\nMemAvailable: 1024 kB\n"); got["MemTotal"] != 2048 || got["MemAvailable"] != 1024 {
+		t.Errorf("got %v", got)
+	}
+	if runtime.GOOS != "linux" {
+		t.Skip("the machine's memory is read from /proc")
+	}
+	m := NewMeter(MeterOptions{TorchServe: true})
+	m.System()
+	for _, name := range []string{"MemoryUsed{", "MemoryAvailable{", "MemoryUtilization{", "DiskUsage{", "DiskAvailable{", "DiskUtilization{"} {
+		if text := string(m.appendText(nil, nil)); !strings.Contains(text, name) {
+			t.Errorf("got no %s in %s", name, text)
+		}
 	}
 }
 

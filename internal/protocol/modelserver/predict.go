@@ -70,13 +70,16 @@ func (c *call) run(v *modelstore.Version, t target, parts []modelstore.Part, siz
 	if running.Decoupled() {
 		sent = true
 		err := c.stream(running, r, traced)
-		c.count(v, t, begin, err)
+		c.count(v, t, begin, nil, err)
 		return err
+	}
+	if c.h.opt.Meter != nil {
+		r.Spent = new(infer.Spent)
 	}
 	if err := running.Infer(c.x.Context(), r); err != nil {
 		return running.Fault(r, err)
 	}
-	c.count(v, t, begin, nil)
+	c.count(v, t, begin, r.Spent, nil)
 	a, err := modelstore.Unpack(&r.Response)
 	if err != nil {
 		return err
@@ -104,10 +107,16 @@ func (c *call) trace(model string, since time.Time) *trace.Trace {
 }
 
 // count counts a request that a handler answered, or began to answer.
-func (c *call) count(v *modelstore.Version, t target, begin time.Time, err error) {
-	if c.h.opt.Counters != nil && err == nil {
-		c.h.opt.Counters.Inference(v.Name(), t.version, time.Since(begin))
+func (c *call) count(v *modelstore.Version, t target, begin time.Time, spent *infer.Spent, err error) {
+	if c.h.opt.Meter == nil || err != nil {
+		return
 	}
+	took := time.Since(begin)
+	ran := took
+	if spent != nil {
+		ran = spent.Times(begin).End.Sub(begin)
+	}
+	c.h.opt.Meter.Inference(v.Name(), t.version, took, ran)
 }
 
 // head sets the status and the headers of a handler's answer.

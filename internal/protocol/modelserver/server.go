@@ -42,9 +42,11 @@ type Options struct {
 	OpenInference bool
 	// Access, unless nil, gets a line for each request.
 	Access func(line string)
-	// Counters count requests for TorchServe's metrics; nil for none.
-	Counters *Counters
-	Log      *slog.Logger
+	// Meter has the server's metrics; nil for none. ShowMetrics shows them to
+	// Prometheus.
+	Meter       *Meter
+	ShowMetrics bool
+	Log         *slog.Logger
 }
 
 // A Server has what the dialects of a process's listeners share.
@@ -113,8 +115,8 @@ func (h *handler) Serve(x *httpserver.Exchange) error {
 		code = e.Status
 		err = &answered{e, id}
 	}
-	if h.opt.Counters != nil {
-		h.opt.Counters.Answered(code)
+	if h.opt.Meter != nil {
+		h.opt.Meter.Answered(code)
 	}
 	if h.opt.Access != nil {
 		h.opt.Access(accessLine(x, code, time.Since(begin)))
