@@ -60,9 +60,10 @@ def main() -> None:
     flags.add_argument("--python", default="python3", help="interpreter of Shoal's workers")
     flags.add_argument("--rounds", type=int, default=3, help="rounds of the cells, of which the median is printed")
     flags.add_argument("--seconds", type=float, default=1.5, help="about how long a cell runs")
+    flags.add_argument("--servers", default="delay,auto", help="of Shoal: with max_batch_delay, with --batching auto")
     flags.add_argument("--callers", default="1,10,100")
     flags.add_argument("--batches", default="1,2,4,8,16")
-    flags.add_argument("--requests", type=int, default=10000, help="of the runs with 100 callers and max_batch_delay, as in the guide")
+    flags.add_argument("--requests", type=int, default=10000, help="of the runs with 100 callers, as in the guide; 0 for none")
     given = flags.parse_args()
     folder = pathlib.Path(tempfile.mkdtemp(prefix="bench-mms-"))
     shoal = str(pathlib.Path(given.shoal).absolute())
@@ -80,8 +81,8 @@ def main() -> None:
     batches, callers = [int(b) for b in given.batches.split(",")], [int(c) for c in given.callers.split(",")]
     peers: list[Peer] = []
     try:
-        peers.append(Peer("delay", folder, [str(link), "--python", given.python], {}, ""))
-        peers.append(Peer("auto", folder, [str(link), "--python", given.python, "--batching", "auto"], {}, ""))
+        for name in given.servers.split(","):
+            peers.append(Peer(name, folder, [str(link), "--python", given.python, *(["--batching", "auto"] if name == "auto" else [])], {}, ""))
         if given.mms:
             venv = pathlib.Path(given.mms).absolute()
             env = {"PATH": f"{venv}/bin:{os.environ['PATH']}", "PYTHONPATH": ""}
@@ -97,8 +98,9 @@ def main() -> None:
             for _ in range(given.rounds):
                 for c in callers:
                     for batch in batches:
-                        each = {1: 0.06 if peer.name != "auto" and batch > 1 else 0.01}.get(c, 0.012 if c < WORKERS * 2 else 0.0012)
-                        rates[c][batch].append(ab(peer, f"padding{batch}", c, max(c * 4, int(given.seconds / each)), image))
+                        waits = peer.name != "auto" and batch > c  # each batch waits out the delay
+                        rate = c * (15 if waits else 80)
+                        rates[c][batch].append(ab(peer, f"padding{batch}", c, int(given.seconds * min(rate, 3000)), image))
             for c in callers:
                 row = [statistics.median(rates[c][b]) for b in batches]
                 print(f"| {c} | " + " | ".join(f"{r:,.0f}" for r in row) + " |", flush=True)
@@ -107,6 +109,8 @@ def main() -> None:
                 print(f"\nThe worst row has {worst:.2f} of what batch 1 has.")
             for batch in batches:
                 peer.drop(f"padding{batch}")
+        if not given.requests:
+            return
         print(f"\n`ab -k -n {given.requests} -c 100`, requests per second:\n")
         print("| server | " + " | ".join(f"batch {b}" for b in (1, 8, 16)) + " |\n|---|---|---|---|")
         for peer in peers:

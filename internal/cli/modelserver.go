@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"math"
 	"net"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
@@ -17,6 +19,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"software.sslmate.com/src/go-pkcs12"
 
 	"shoal/internal/backend/python"
 	"shoal/internal/engine"
@@ -67,7 +71,12 @@ func openModelServer(c *modelServerConfig, e *engine.Engine, l *life, workers *p
 	if c.showMetrics || m.logs.metrics != nil {
 		m.meter = modelserver.NewMeter(modelserver.MeterOptions{TorchServe: c.dialect == modelstore.TorchServe, Log: lines(m.logs.metrics), Only: c.onlyMetrics})
 	}
+	var install func(ctx context.Context, dir, requirements string) error
+	if c.install {
+		install = installRequirements(cmp.Or(c.python, "python3"))
+	}
 	if m.store, err = modelstore.Open(modelstore.Options{
+		Models: c.models, Install: install,
 		Dialect: c.dialect, Engine: e, Folder: c.store, Temp: dir, DefaultHandler: c.handler, Workers: c.workers, QueueSize: c.queueSize,
 		ResponseTimeout: c.response, StartupTimeout: c.startup, UnregisterTimeout: c.unregister, MaxResponseSize: c.maxResponse,
 		RawInput: c.rawInput, Envelope: c.envelope, AnyImageSize: c.anyImage, GPUs: gpus, Allowed: c.allowed, Log: l.log,
@@ -218,14 +227,51 @@ func (m *modelServer) start(f *serveFlags, ml modelListener, l *life, ln net.Lis
 // certificate returns the certificate for https.
 func (m *modelServer) certificate() (tls.Certificate, error) {
 	c := m.config
+	if c.keystore != "" {
+		return readKeystore(c.keystore, c.keystorePass)
+	}
 	if c.key == "" || c.cert == "" {
-		return tls.Certificate{}, errors.New("an https address needs private_key_file and certificate_file in the configuration")
+		return tls.Certificate{}, errors.New("an https address needs private_key_file and certificate_file, or keystore, in the configuration")
 	}
 	cert, err := tls.LoadX509KeyPair(c.cert, c.key)
 	if err != nil {
 		return cert, fmt.Errorf("private_key_file and certificate_file: %w", err)
 	}
 	return cert, nil
+}
+
+// readKeystore reads the key and its certificates from a PKCS12 file, as keytool
+// makes it.
+func readKeystore(file, password string) (tls.Certificate, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("keystore: %w", err)
+	}
+	key, leaf, others, err := pkcs12.DecodeChain(b, password)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("keystore %s, with keystore_pass: %w", file, err)
+	}
+	cert := tls.Certificate{PrivateKey: key, Leaf: leaf, Certificate: [][]byte{leaf.Raw}}
+	for _, c := range others {
+		cert.Certificate = append(cert.Certificate, c.Raw)
+	}
+	return cert, nil
+}
+
+// installRequirements returns what installs the packages that an archive asks for
+// into its folder.
+func installRequirements(interpreter string) func(ctx context.Context, dir, requirements string) error {
+	if info, err := os.Stat(interpreter); err == nil && info.IsDir() {
+		interpreter = filepath.Join(interpreter, "bin", "python3")
+	}
+	return func(ctx context.Context, dir, requirements string) error {
+		cmd := exec.CommandContext(ctx, interpreter, "-m", "pip", "install", "--disable-pip-version-check", "-U", "-t", dir, "-r", requirements)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w: %s", cmd, err, out[max(len(out)-2000, 0):])
+		}
+		return nil
+	}
 }
 
 // load registers the models of the start, side by side. Failures are logged.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -44,6 +45,10 @@ type modelServerConfig struct {
 	hidden       *regexp.Regexp // of variables that workers do not get
 	cors         [3]string
 	key, cert    string
+	keystore     string // PKCS12
+	keystorePass string
+	models       map[string]map[string]map[string]any
+	install      bool // the requirements of archives
 	envelope     string
 	anyImage     bool
 	allowed      []*regexp.Regexp
@@ -64,7 +69,8 @@ type modelServerConfig struct {
 
 	values map[string]string // as they were read, for snapshots
 
-	logs *modelServerLogs // set when the server starts
+	logs   *modelServerLogs // set when the server starts
+	python string           // the workers' interpreter; likewise
 }
 
 // A modelServerAddress is where an API listens.
@@ -78,12 +84,12 @@ type modelServerAddress struct {
 // accepted are the keys that have no meaning for this server.
 var accepted = []string{
 	"number_of_netty_threads", "netty_client_threads", "async_logging", "vmargs", "plugins_path", "prefer_direct_buffer", "use_native_io", "io_ratio",
-	"preload_model", "debug", "metric_time_interval", "enable_envvars_config", "model_server_home", "keystore", "keystore_pass", "keystore_type",
+	"preload_model", "debug", "metric_time_interval", "enable_envvars_config", "model_server_home",
 	"metrics_config", "model_metrics_auto_detect", "disable_system_metrics", "system_metrics_cmd", "enable_grpc_ssl",
 	"grpc_inference_max_connection_age_ms", "grpc_management_max_connection_age_ms", "grpc_inference_max_connection_age_grace_ms", "grpc_management_max_connection_age_grace_ms",
 	"initial_worker_port", "initial_distribution_port", "workflow_store", "cpu_launcher_enable", "cpu_launcher_args", "ipex_enable", "ipex_gpu_enable",
-	"ts_header_key_sequence_id", "ts_header_key_sequence_start", "ts_header_key_sequence_end", "cpp_log_config", "use_env_allowed_urls", "models",
-	"install_py_dep_per_model", "enable_metrics_api", "tsConfigFile", "version",
+	"ts_header_key_sequence_id", "ts_header_key_sequence_start", "ts_header_key_sequence_end", "cpp_log_config", "use_env_allowed_urls",
+	"enable_metrics_api", "tsConfigFile", "version",
 }
 
 // newModelServerConfig reads the configuration. Args are the keys that the command
@@ -181,6 +187,7 @@ func modelServerKeys() []string {
 		"max_request_size", "max_response_size", "default_response_timeout", "default_response_timeout_seconds", "default_startup_timeout",
 		"unregister_model_timeout", "number_of_gpu", "decode_input_request", "default_service_handler", "blacklist_env_vars",
 		"cors_allowed_origin", "cors_allowed_methods", "cors_allowed_headers", "private_key_file", "certificate_file", "service_envelope",
+		"keystore", "keystore_pass", "keystore_type", "models", "install_py_dep_per_model",
 		"limit_max_image_pixels", "allowed_urls", "enable_model_api", "disable_token_authorization", "token_expiration_min", "metrics_mode",
 		"ts_open_inference_protocol", "grpc_inference_address", "grpc_management_address", "grpc_inference_port", "grpc_management_port",
 		"model_snapshot", "batching")
@@ -231,6 +238,16 @@ func (c *modelServerConfig) read() error {
 	c.handler = c.values["default_service_handler"]
 	c.cors = [3]string{c.values["cors_allowed_origin"], c.values["cors_allowed_methods"], c.values["cors_allowed_headers"]}
 	c.key, c.cert = c.values["private_key_file"], c.values["certificate_file"]
+	c.keystore, c.keystorePass = c.values["keystore"], cmp.Or(c.values["keystore_pass"], "changeit")
+	if kind := c.values["keystore_type"]; c.keystore != "" && kind != "" && !strings.EqualFold(kind, "PKCS12") {
+		errs = append(errs, fmt.Errorf("keystore_type is %q, want PKCS12 (keytool -importkeystore -deststoretype PKCS12 converts others)", kind))
+	}
+	c.install = ts && c.truth("install_py_dep_per_model", false)
+	if text := c.values["models"]; text != "" && ts {
+		if err := json.Unmarshal([]byte(text), &c.models); err != nil {
+			errs = append(errs, fmt.Errorf("models: %w", err))
+		}
+	}
 	c.batching = c.values["batching"]
 	if text := c.values["blacklist_env_vars"]; text != "" {
 		var err error

@@ -96,6 +96,7 @@ func serve(f *serveFlags, stdout, stderr io.Writer) error {
 		}
 		defer logs.close()
 		f.modelServer.logs, log = logs, logs.logger(log)
+		f.modelServer.python = cmp.Or(f.python, os.Getenv(library.PythonVariable))
 	}
 	for _, u := range f.unused {
 		log.Warn("a flag has no effect", "flag", u.flag, "reason", u.reason)

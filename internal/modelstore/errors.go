@@ -1,6 +1,9 @@
 package modelstore
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // An Error is an error in the words of the original servers: the status that it
 // has over HTTP, the name of its kind and a text. Protocols show all three.
@@ -75,11 +78,15 @@ func WorkerDied() *Error { return errorf(500, kindInternal, "Worker died.") }
 func Internal(status int, text string) *Error { return errorf(status, kindInternal, "%s", text) }
 
 func (s *Store) errStart(name, version string, cause error) *Error {
+	code := 500
+	if text := cause.Error(); strings.Contains(text, "MemoryError") || s.opt.Dialect == TorchServe && strings.Contains(text, "CUDA") {
+		code = 507
+	}
 	if s.opt.Dialect == MMS {
-		return errorf(500, kindInternal, "Failed to start workers").because(cause)
+		return errorf(code, kindInternal, "Failed to start workers").because(cause)
 	}
 	if version == "" {
 		version = "null" // as clients of the original see it
 	}
-	return errorf(500, kindInternal, "Failed to start workers for model %s version: %s", name, version).because(cause)
+	return errorf(code, kindInternal, "Failed to start workers for model %s version: %s", name, version).because(cause)
 }

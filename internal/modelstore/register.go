@@ -148,6 +148,9 @@ func (s *Store) prepare(ctx context.Context, r Registration) (*Version, error) {
 		return nil, err
 	}
 	v.apply(r, s.opt)
+	if err := s.install(ctx, v); err != nil {
+		return nil, err
+	}
 	if s.opt.Dialect == TorchServe {
 		v.streams = usesStreams(v.dir)
 	}
@@ -161,9 +164,28 @@ func (s *Store) prepare(ctx context.Context, r Registration) (*Version, error) {
 	return v, nil
 }
 
+// install installs the Python packages that an archive asks for, if that is allowed.
+func (s *Store) install(ctx context.Context, v *Version) error {
+	name := v.manifest.Model.RequirementsFile
+	if name == "" || s.opt.Install == nil {
+		return nil
+	}
+	err := errors.New("packages are only installed for archives, not for folders")
+	if !filepath.IsLocal(name) {
+		err = fmt.Errorf("requirementsFile %q is not in the archive", name)
+	} else if v.own {
+		err = s.opt.Install(ctx, v.dir, name)
+	}
+	if err != nil {
+		return errorf(400, "ModelException", "Custom pip package installation failed for model %s", v.name).because(err)
+	}
+	return nil
+}
+
 // apply sets the numbers: the client's, else those of the archive, else the
-// server's.
+// server's for this version, else the server's.
 func (v *Version) apply(r Registration, o Options) {
+	v.defaults = o.Models[v.name][v.version]
 	v.batchSize, v.batchDelay = v.configured("batchSize", 1), v.configured("maxBatchDelay", 100)
 	v.queueSize = v.configured("jobQueueSize", o.QueueSize)
 	v.timeouts = timeouts{
@@ -256,12 +278,16 @@ func (s *Store) discard(v *Version) {
 
 // configured returns a number of the model's own configuration, or another.
 func (v *Version) configured(key string, other int) int {
-	switch n := v.config[key].(type) {
-	case int64:
-		return int(n)
-	case string:
-		if i, err := strconv.Atoi(n); err == nil {
-			return i
+	for _, from := range []map[string]any{v.config, v.defaults} {
+		switch n := from[key].(type) {
+		case int64:
+			return int(n)
+		case float64: // of JSON
+			return int(n)
+		case string:
+			if i, err := strconv.Atoi(n); err == nil {
+				return i
+			}
 		}
 	}
 	return other

@@ -237,7 +237,10 @@ func (s *Store) modelConfig(v *Version, n int) (*modelpb.ModelConfig, error) {
 		Parameters:    map[string]*modelpb.ModelParameter{python.ParamArchive: text(string(told))},
 		SchedulingChoice: &modelpb.ModelConfig_DynamicBatching{DynamicBatching: &modelpb.ModelDynamicBatching{
 			MaxQueueDelayMicroseconds: uint64(1000 * max(v.delay(), 0)),
-			DefaultQueuePolicy:        &modelpb.ModelQueuePolicy{MaxQueueSize: uint32(max(v.queueSize, 0))},
+			DefaultQueuePolicy: &modelpb.ModelQueuePolicy{
+				MaxQueueSize:               uint32(max(v.queueSize, 0)),
+				DefaultTimeoutMicroseconds: uint64(1000 * max(v.configured("clientTimeoutInMills", 0), 0)),
+			},
 		}},
 	}
 	if v.timeouts.response > 0 {

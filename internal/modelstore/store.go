@@ -73,6 +73,12 @@ type Options struct {
 	GPUs              int           // number_of_gpu, as many as there are
 	// Allowed are the URLs that archives may be fetched from (allowed_urls).
 	Allowed []*regexp.Regexp
+	// Models are settings of single versions by name and version (models). An
+	// archive's own and a client's come before them.
+	Models map[string]map[string]map[string]any
+	// Install installs the packages in a file of requirements into a model's folder
+	// (install_py_dep_per_model); nil installs none.
+	Install func(ctx context.Context, dir, requirements string) error
 	// Metrics makes workers report the metrics of handlers.
 	Metrics bool
 	// Loaded, unless nil, is called with a worker's name and how long it took to load
@@ -284,6 +290,7 @@ type Version struct {
 	handler       string
 	manifest      archive.Manifest
 	config        map[string]any // of model-config.yaml
+	defaults      map[string]any // of the server's configuration, for this version
 	dir           string         // the model's folder
 	own           bool           // dir was made for it
 	folder        string         // what the engine installs

@@ -343,3 +343,43 @@ def test_torchserve_over_grpc(tmp_path):
                 call(*asked)
             assert (failed.value.code().name, failed.value.details()) == (code, text)
         assert call(m, management, "UnregisterModel", message(f1="exc")) == b'Model "exc" unregistered'
+
+
+def test_torchserve_settings_of_single_models(tmp_path):
+    """models of config.properties, an archive's own time limit and requirements, and a load without memory."""
+    store = archives.write(tmp_path, "torchserve")
+
+    def pack(name: str, code: str, *more: object) -> None:
+        (tmp_path / f"{name}.py").write_text(code)
+        command = [archives.link(tmp_path, "torch-model-archiver"), "--version", "1.0", "--model-name", name, "--handler", tmp_path / f"{name}.py"]
+        subprocess.run([*map(str, command), "--export-path", str(store), *map(str, more)], check=True, capture_output=True)
+
+    wheel = tmp_path / "tiny-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as z:
+        z.writestr("tiny.py", "WORD = 'tiny'\n")
+        z.writestr("tiny-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n")
+        z.writestr("tiny-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        z.writestr("tiny-1.0.dist-info/RECORD", "")
+    (tmp_path / "requirements.txt").write_text("./tiny-1.0-py3-none-any.whl\n")
+    (tmp_path / "limit.yaml").write_text("clientTimeoutInMills: 50\n")
+    pack("need", "import tiny\n\n\ndef handle(data, context):\n    return data and [tiny.WORD] * len(data)\n", "-r", tmp_path / "requirements.txt", "--extra-files", wheel)
+    pack("slow", archives.HANDLERS["slp"], "-c", tmp_path / "limit.yaml")
+    pack("large", "def handle(data, context):\n    raise MemoryError\n")
+    models = {"ok": {"1.0": {"batchSize": 3, "maxBatchDelay": 7, "minWorkers": 1, "maxWorkers": 1, "responseTimeout": 11}}}
+    config = f"install_py_dep_per_model=true\nmodels={json.dumps(models)}\n"
+    with archives.server(tmp_path, "torchserve", "--model-store", store, "--disable-token-auth", "--enable-model-api", config=config) as server:
+        server.wait_for_log("Model server started.")
+        inference, management = server.address("inference"), server.address("management")
+        register(server, "url=ok.mar")
+        shown = json.loads(ask(management, "GET", "/models/ok")[1])[0]
+        assert [shown[k] for k in ("batchSize", "maxBatchDelay", "minWorkers", "responseTimeout")] == [3, 7, 1, 11] and len(shown["workers"]) == 1
+        register(server, "url=need.mar&initial_workers=1")
+        assert ask(inference, "POST", "/predictions/need", b"x")[:2] == (200, b"tiny")
+        status, body, _ = ask(management, "POST", "/models?url=large.mar&initial_workers=1")
+        assert (status, json.loads(body)["message"]) == (507, "Failed to start workers for model large version: 1.0")
+        register(server, "url=slow.mar&initial_workers=1")
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            first = pool.submit(ask, inference, "POST", "/predictions/slow", b"1")
+            wait_until(lambda: json.loads(ask(management, "GET", "/models/slow")[1])[0]["jobQueueStatus"]["pendingRequests"] == 0, 10, "a request in the worker")
+            others = [pool.submit(ask, inference, "POST", "/predictions/slow", b"0")]
+            assert sorted(f.result()[0] for f in [first, *others]) == [200, 503]
