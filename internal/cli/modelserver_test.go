@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"software.sslmate.com/src/go-pkcs12"
+
+	"shoal/internal/modelstore"
 )
 
 func TestKeystoreHasTheKeyAndItsCertificates(t *testing.T) {
@@ -49,5 +51,20 @@ func TestKeystoreHasTheKeyAndItsCertificates(t *testing.T) {
 	m.config.keystorePass = "wrong"
 	if _, err := m.certificate(); err == nil || !strings.Contains(err.Error(), "keystore_pass") {
 		t.Errorf("got %v, want an error about the password", err)
+	}
+}
+
+func TestModelServersListenOnThisMachineOnly(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, d := range []modelstore.Dialect{modelstore.MMS, modelstore.TorchServe} {
+		c, err := newModelServerConfig(d, "", false, map[string]string{}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range []modelServerAddress{c.inference, c.management} {
+			if a.host != "127.0.0.1" || a.open() {
+				t.Errorf("%v listens on %q without being told", d, a.host)
+			}
+		}
 	}
 }

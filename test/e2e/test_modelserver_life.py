@@ -383,3 +383,21 @@ def test_torchserve_settings_of_single_models(tmp_path):
             wait_until(lambda: json.loads(ask(management, "GET", "/models/slow")[1])[0]["jobQueueStatus"]["pendingRequests"] == 0, 10, "a request in the worker")
             others = [pool.submit(ask, inference, "POST", "/predictions/slow", b"0")]
             assert sorted(f.result()[0] for f in [first, *others]) == [200, 503]
+
+
+def test_the_management_api_is_for_this_machine_and_names_are_no_paths(mms):
+    """Unless config.properties says otherwise, both APIs listen on 127.0.0.1 alone; archives.server names that address, as the default does."""
+    management = mms.address("management")
+    port = int(management.rsplit(":", 1)[1])
+    with pytest.raises(ConnectionRefusedError):
+        ask(f"127.0.0.2:{port}", "GET", "/models")
+    before = sorted(p.name for p in mms.store.parent.iterdir())
+    for name in ("../../traversed", "..", "/etc/traversed", "a/../../traversed", "x%00y"):
+        status, body, _ = ask(management, "POST", f"/models?url=ok.mar&model_name={name}&initial_workers=1")
+        assert status in (200, 400, 404, 500), body
+        for path in (f"/models/{name}", f"/models/{name.replace('/', '%2f')}", f"/predictions/{name}"):
+            assert ask(management if path.startswith("/models") else mms.address("inference"), "GET", path)[0] in (200, 400, 404, 405)
+    assert sorted(p.name for p in mms.store.parent.iterdir()) == before and not list(mms.store.parent.parent.glob("**/traversed*"))
+    for url in ("..", "....//ok.mar", "store/../../ok.mar", "%2e%2e/%2e%2e/etc/passwd", "ok.mar%00.txt"):
+        assert ask(management, "POST", f"/models?url={url}&model_name=outside&handler=h")[0] in (400, 404, 500)
+    assert ask(management, "GET", "/models/outside")[0] == 404
