@@ -67,7 +67,7 @@ class Peer:
         self.management = self.inference + 1000
         text = f"inference_address=http://127.0.0.1:{self.inference}\nmanagement_address=http://127.0.0.1:{self.management}\n"
         file = self.folder / "config.properties"
-        file.write_text(text + f"model_store={folder}/store\njob_queue_size=1000\nasync_logging=true\n" + config.format(metrics=self.inference + 2000, grpc=self.inference + 3000))
+        file.write_text(text + f"model_store={folder}/store\njob_queue_size=1000\nasync_logging=true\n" + config.format(metrics=self.inference + 2000, grpc=self.inference + 3000, grpc2=self.inference + 4000))
         begin = time.monotonic()
         self.process = subprocess.Popen(
             [*command, "--foreground"], cwd=self.folder, env={**os.environ, **env, "TMPDIR": str(self.folder), "TEMP": str(self.folder)},
@@ -182,7 +182,7 @@ def main() -> None:
         if given.torchserve:
             venv = pathlib.Path(given.torchserve).absolute()
             env = {"PATH": f"{venv}/bin:{os.environ['PATH']}", "PYTHONPATH": ""}
-            more = "metrics_address=http://127.0.0.1:{metrics}\ngrpc_inference_port={grpc}\ngrpc_management_port=1{grpc}\n"
+            more = "metrics_address=http://127.0.0.1:{metrics}\ngrpc_inference_port={grpc}\ngrpc_management_port={grpc2}\n"
             command = [f"{venv}/bin/torchserve", "--start", "--ncs", "--disable-token-auth", "--enable-model-api"]
             peers.append(Peer("torchserve", folder, command, env, more))
         figures = []
