@@ -3,6 +3,7 @@ package metrics
 import (
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,13 +21,14 @@ func (stopped) Statistics(string, int64) ([]engine.Statistics, error) { return n
 
 func TestMetricsOfGPUs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		energy := 1000.0
+		var energy atomic.Int64 // the metrics' goroutine reads it
+		energy.Store(1000)
 		usages := func() ([]cuda.Usage, error) {
-			return []cuda.Usage{{UUID: "GPU-1", Utilization: 0.25, Total: 1000, Used: 10, Power: 70.5, PowerLimit: -1, Energy: energy}}, nil
+			return []cuda.Usage{{UUID: "GPU-1", Utilization: 0.25, Total: 1000, Used: 10, Power: 70.5, PowerLimit: -1, Energy: float64(energy.Load())}}, nil
 		}
 		m := Start(Options{GPUs: usages, Interval: time.Second, Log: slog.New(slog.DiscardHandler)}, stopped{})
 		defer m.Close()
-		energy = 1500
+		energy.Store(1500)
 		time.Sleep(time.Second)
 		synctest.Wait()
 		for name, want := range map[string][]string{
