@@ -342,7 +342,10 @@ func TestInputsAreNotCopiedBeforeTheBatch(t *testing.T) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for x := range r.sessions {
-		if want := &x.slots[0].in[dataAt]; data.Load() != want {
+		x.mu.Lock()
+		want := &x.slots[0].in[dataAt]
+		x.mu.Unlock()
+		if data.Load() != want {
 			t.Errorf("got data at %p, want %p, where the client wrote them", data.Load(), want)
 		}
 	}
