@@ -19,7 +19,7 @@ type instance struct {
 
 	mu        sync.Mutex // protects the fields below: a run holds it
 	inputSlot            // the model in it does not change
-	long      bool       // the last run took long
+	usual     procs.Usual
 }
 
 func newInstance(m *loaded, use *usedSession) *instance {
@@ -48,7 +48,7 @@ func (in *instance) Run(b *infer.Batch) error {
 	b.Times.InputsReady = in.now()
 	err = in.executeCounted(p, s, rows)
 	b.Times.OutputsOut = in.now()
-	in.long = b.Times.OutputsOut.Sub(b.Times.InputsReady) >= procs.Long
+	in.usual.Observe(b.Times.OutputsOut.Sub(b.Times.InputsReady))
 	if err == nil {
 		err = s.read(requests, rows)
 	}
@@ -81,9 +81,10 @@ func (in *instance) fault(err error) error {
 	return status.Wrap(status.Internal, err, "model '"+in.model.sig.Name+"' could not be run; the server's log has the details")
 }
 
-// executeCounted executes a batch, with a processor for others if that takes long.
+// executeCounted executes a batch, with a processor for others if that usually
+// takes long.
 func (in *instance) executeCounted(p *plan, s *slot, rows int) error {
-	if in.long {
+	if in.usual.Long() {
 		procs.Native.Begin()
 		defer procs.Native.End()
 	}
