@@ -7,7 +7,9 @@ import concurrent.futures
 import http.server
 import json
 import os
+import re
 import socket
+import subprocess
 import threading
 
 import numpy as np
@@ -183,3 +185,36 @@ def test_without_a_receiver_requests_are_answered_and_spans_counted(serve):
             server.wait_until(lambda: dropped() >= before + 20, 20, "20 spans to be dropped")
         assert stop(running) == 0
     assert running.log.count("the receiver of traces does not take them") == 1
+
+
+def test_a_real_collector_takes_the_spans(serve, tmp_path):
+    binary = os.environ.get("OTEL_COLLECTOR")
+    if not binary:
+        pytest.skip("OTEL_COLLECTOR does not name a collector of OpenTelemetry (with the receiver otlp and the exporter debug)")
+    taken, port = server.free_port()
+    taken.close()
+    address = f"127.0.0.1:{port}"
+    config = {
+        "receivers": {"otlp": {"protocols": {"http": {"endpoint": address}}}},
+        "exporters": {"debug": {"verbosity": "detailed"}},
+        "service": {
+            "telemetry": {"metrics": {"level": "none"}},
+            "pipelines": {"traces": {"receivers": ["otlp"], "exporters": ["debug"]}},
+        },
+    }
+    path, log = tmp_path / "collector.yaml", tmp_path / "collector.log"
+    path.write_text(json.dumps(config))  # YAML, too
+    with log.open("w") as output, subprocess.Popen([binary, "--config", f"file:{path}"], stderr=output, stdout=output) as collector:
+        try:
+            server.wait_until(lambda: "Everything is ready" in log.read_text(errors="replace"), 20, "the collector")
+            flags = ("mode=opentelemetry", f"opentelemetry,url=http://{address}/v1/traces", "level=TIMESTAMPS", "rate=1")
+            running = serve(*(f"--trace-config={f}" for f in flags), wanted=(ECHO,)).wait_ready()
+            ask(running, "http", headers={"traceparent": CALLER})
+            assert stop(running) == 0
+            _, trace, parent, _ = CALLER.split("-")
+            first = re.compile(rf"Trace ID +: {trace}\n +Parent ID +: {parent}\n.*\n +Name +: InferRequest\n")
+            server.wait_until(lambda: first.search(log.read_text(errors="replace")), 20, "the request's span")
+            for name in ("m", "queue", "compute"):
+                assert re.search(rf"Trace ID +: {trace}\n.*\n.*\n +Name +: {name}\n", log.read_text(errors="replace")), name
+        finally:
+            collector.terminate()
