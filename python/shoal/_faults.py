@@ -58,12 +58,12 @@ def brief(error: BaseException, file: str = "") -> str:
 def trace(error: BaseException) -> str:
     """The traceback as Python shows it, without the calls of this package, for the log."""
     told = traceback.TracebackException(type(error), error, error.__traceback__)
-    todo: list[traceback.TracebackException | None] = [told]
-    while todo:
-        one = todo.pop()
+    pending: list[traceback.TracebackException | None] = [told]
+    while pending:
+        one = pending.pop()
         if one is not None:
             one.stack[:] = [f for f in one.stack if not _ours(f.filename)]
-            todo += [one.__cause__, one.__context__]
+            pending += [one.__cause__, one.__context__]
     lines = list(told.format())
     if not told.stack and told.__cause__ is None and told.__context__ is None and not isinstance(error, SyntaxError):
         lines = lines[1:]  # a heading with nothing below it

@@ -328,22 +328,10 @@ def test_models_are_warm_before_they_are_ready(serve, tmp_path):
     assert line["state"] == "UNAVAILABLE" and "failed to run warmup sample 'minus': " in line["reason"] and "below zero" in line["reason"]
 
 
-@pytest.mark.parametrize(
-    "body, status, text",
-    [
-        ('{"parameters": {"foo": "bar"}}', 500, "unexpected error on creating Triton parameter"),
-        ("{x", 500, "failed to parse the request JSON buffer: Missing a name for object member. at 1"),
-        ('{"parameters": {"config": 1}}', 500, "attempt to access JSON non-string as string"),
-        ('{"parameters": ["config"]}', 500, "attempt to get members for non-object"),
-        ('{"parameters": null}', 500, "attempt to get members for non-object"),
-        ('{"parameters": {"config": "{}", "unload_dependents": true}}', 500, "attempt to access JSON non-string as string"),
-        ('{"parameters": {"config": "{}", "file:1/model.onnx": "no base64!"}}', 400, "load parameter 'file:1/model.onnx' is not base64"),
-    ],
-)
-def test_bad_load_requests_over_http(serve, body, status, text):
+def test_files_of_load_requests_over_http(serve):
     running = serve("--model-control-mode=explicit", wanted=(scaled(),)).wait_ready()
-    answer = server.post(running.http, "/v2/repository/models/scaled/load", body)
-    assert answer.status == status and clients.error_of(answer).startswith(text)
+    answer = server.post(running.http, "/v2/repository/models/scaled/load", '{"parameters": {"config": "{}", "file:1/model.onnx": "no base64!"}}')
+    assert answer.status == 400 and clients.error_of(answer).startswith("load parameter 'file:1/model.onnx' is not base64")
     answer = server.post(running.http, "/v2/repository/other/models/scaled/load")
     assert (answer.status, clients.error_of(answer)) == (501, "'repository_name' specification is not supported")
     request = {"parameters": {"config": json.dumps(SCALED), "file:1/model.onnx": base64.b64encode(graphs.scale(6.0)).decode()}}
