@@ -21,7 +21,7 @@ var floors = [][]string{
 	{"internal/status"},
 	{"internal/model/modelpb", "internal/logset", "internal/trace", "internal/shm", "internal/usermetric", "internal/inflight"},
 	{"internal/infer", "internal/model", "internal/worker", "internal/trace/otlp"},
-	{"internal/backend"},
+	{"internal/backend", "internal/accesslog"},
 	{"internal/arrivals", "internal/respcache", "internal/sched", "internal/backend/backendtest", "internal/backend/cuda"},
 	{"internal/sim"},
 	{"internal/backend/onnx/ort", "internal/backend/cuda/cudatest"},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/charmbracelet/x/term"
 
+	"shoal/internal/accesslog"
 	"shoal/internal/cli/command"
 	"shoal/internal/logset"
 )
@@ -22,6 +23,8 @@ type logFlags struct {
 	file                 string
 	json                 bool
 	style                string
+	access               string
+	accessFormat         string
 	color                bool // no flag
 }
 
@@ -42,6 +45,8 @@ func (l *logFlags) add(g *command.Group) {
 	g.Text(&l.file, "log-file", "", "append the log to this file rather than standard error")
 	g.Text(&l.style, "log-style", styleAuto, "form of the log, `auto|terminal|logfmt|json`; auto is terminal, with columns and colours, when standard error is one, else logfmt")
 	g.Toggle(&l.json, "log-json", "log JSON lines: --log-style=json")
+	g.Text(&l.access, "access-log", "", "write a line for each request to this `file`, or to standard output with -; off by default")
+	g.Text(&l.accessFormat, "access-log-format", "common", "form of its lines, `common|json`: the Common Log Format with more fields behind it, or JSON")
 }
 
 // settings returns the settings of the log that may change while the server runs.
@@ -53,6 +58,9 @@ func (l *logFlags) settings() logset.Settings {
 func (l *logFlags) check() error {
 	if l.format != logset.FormatLocal && l.format != logset.FormatUTC {
 		return fmt.Errorf("--log-format is %q, want %s or %s", l.format, logset.FormatLocal, logset.FormatUTC)
+	}
+	if _, err := accesslog.ParseForm(l.accessFormat); err != nil {
+		return fmt.Errorf("--access-log-format is %w", err)
 	}
 	switch l.style {
 	case styleAuto, styleTerminal, styleLogfmt, styleJSON:

@@ -208,12 +208,12 @@ func (m *modelServer) start(f *serveFlags, ml modelListener, l *life, ln net.Lis
 	if ml.grpc {
 		g := m.server.StartGRPC(ml.apis, grpcserver.Options{
 			MaxReceive: int(m.config.maxRequest), MaxSend: math.MaxInt32, MaxConnections: f.grpc.maxConnections, MaxStreams: uint32(f.grpc.maxStreams),
-			MaxUnpacked: m.config.maxRequest, MaxRatio: int64(f.memory.ratio), Memory: l.memory, Rejects: f.rejects, Log: l.log,
+			MaxUnpacked: m.config.maxRequest, MaxRatio: int64(f.memory.ratio), Memory: l.memory, Rejects: f.rejects, Access: f.access, Log: l.log,
 		}, ln)
 		return service{ml.name, g.Close, g.InFlight}, nil
 	}
 	o := modelserver.HTTP(httpserver.Options{
-		Rejects: f.rejects, Log: l.log, Memory: l.memory, MaxRatio: int64(f.memory.ratio), MaxConnections: f.http.maxConnections,
+		Rejects: f.rejects, Access: f.access, Log: l.log, Memory: l.memory, MaxRatio: int64(f.memory.ratio), MaxConnections: f.http.maxConnections,
 		IdleTimeout: seconds(f.http.idleTimeout), HeaderTimeout: seconds(f.http.headerTimeout), StallTimeout: seconds(f.http.bodyTimeout),
 	}, m.config.maxRequest)
 	o.MaxConnections = connections(o.MaxConnections, o.ConnMemory(), l.memory.Budget())

@@ -7,10 +7,12 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
 
+	"shoal/internal/accesslog"
 	"shoal/internal/logset"
 	"shoal/internal/logsink"
 )
@@ -25,16 +27,25 @@ type output struct {
 	log            *slog.Logger
 	settings       *logset.Control
 	stdout, stderr *logsink.Sink
-	file           *logsink.Sink // of --log-file; nil without
+	file           *logsink.Sink  // of --log-file; nil without
+	requests       *logsink.Sink  // of --access-log; nil without
+	access         *accesslog.Log // on requests
 }
 
 // startOutput starts to write to the streams and, if the flags say so, a file.
 func startOutput(l *logFlags, stdout, stderr io.Writer) (*output, error) {
-	var file *os.File
-	if l.file != "" {
-		var err error
-		if file, err = os.OpenFile(l.file, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644); err != nil {
-			return nil, fmt.Errorf("open the log given by --log-file: %w", err)
+	file, err := openLog("--log-file", l.file)
+	if err != nil {
+		return nil, err
+	}
+	var requests io.Writer
+	switch l.access {
+	case "":
+	case "-":
+		requests = stdout
+	default:
+		if requests, err = openLog("--access-log", l.access); err != nil {
+			return nil, err
 		}
 	}
 	// Without this, a write to a standard stream whose reader is gone would end
@@ -49,15 +60,45 @@ func startOutput(l *logFlags, stdout, stderr io.Writer) (*output, error) {
 		o.file = logsink.Start(file, opt) // the file is open until the process ends
 		to = o.file
 	}
+	if requests != nil {
+		form, err := accesslog.ParseForm(l.accessFormat)
+		if err != nil {
+			return nil, err
+		}
+		o.requests = logsink.Start(requests, logsink.Options{Delay: accessDelay, Notice: accessNotice(form)})
+		o.access = accesslog.New(o.requests, form)
+	}
 	o.log = slog.New(l.handler(to, settings))
 	return o, nil
 }
 
-func (o *output) sinks() []*logsink.Sink {
-	if o.file == nil {
-		return []*logsink.Sink{o.stdout, o.stderr}
+// accessDelay is how long a line of the access log may wait for others. A write for
+// each would cost the server more than the rest of the log does.
+const accessDelay = 100 * time.Millisecond
+
+// accessNotice returns what says in the access log how many lines are missing. In JSON
+// every line is an object.
+func accessNotice(form accesslog.Form) func(lines uint64) []byte {
+	if form != accesslog.JSON {
+		return nil
 	}
-	return []*logsink.Sink{o.stdout, o.stderr, o.file}
+	return logsink.SlogNotice(func(b *bytes.Buffer) slog.Handler { return slog.NewJSONHandler(b, nil) })
+}
+
+// openLog opens the file that a flag names, to append to it; nil for none.
+func openLog(flag, path string) (*os.File, error) {
+	if path == "" {
+		return nil, nil
+	}
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("open the log given by %s: %w", flag, err)
+	}
+	return file, nil
+}
+
+func (o *output) sinks() []*logsink.Sink {
+	return slices.DeleteFunc([]*logsink.Sink{o.stdout, o.stderr, o.file, o.requests}, func(s *logsink.Sink) bool { return s == nil })
 }
 
 // dropped returns how many lines were not written.

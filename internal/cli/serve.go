@@ -87,7 +87,7 @@ func serve(f *serveFlags, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer out.close()
-	f.dropped = out.dropped
+	f.dropped, f.access = out.dropped, out.access
 	log := out.log
 	if f.modelServer != nil {
 		logs, err := openModelServerLogs(f.modelServer.dialect, os.Getenv)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shoal/internal/accesslog"
 	"shoal/internal/arrivals"
 	"shoal/internal/backend/python"
 	"shoal/internal/cli/command"
@@ -85,6 +86,7 @@ type serveFlags struct {
 	unused       []unusedFlag        // the given flags that have no effect; no flag
 	rejects      *reject.Counter     // rejected requests; no flag
 	dropped      func() uint64       // lines of the log; no flag
+	access       *accesslog.Log      // of --access-log; nil for none
 	traceDropped func() uint64       // traces; no flag
 	userMetrics  usermetric.Registry // models' own metrics; no flag
 	pprof        string

@@ -137,7 +137,7 @@ func (f *serveFlags) startHTTP(l *life, e *engine.Engine, ln net.Listener) (serv
 		_ = ln.Close()
 		return service{}, err
 	}
-	o.Rejects, o.Log = f.rejects, l.log
+	o.Rejects, o.Log, o.Access = f.rejects, l.log, f.access
 	o.Memory, o.MaxRatio = l.memory, int64(f.memory.ratio)
 	o.MaxConnections = connections(o.MaxConnections, o.ConnMemory(), l.memory.Budget())
 	s, err := kservehttp.Start(opt, e, ln)
@@ -183,7 +183,7 @@ func (f *serveFlags) startGRPC(l *life, e *engine.Engine, ln net.Listener) (serv
 		return service{}, err
 	}
 	o := &opt.Server
-	o.Rejects, o.Log, o.Memory = f.rejects, l.log, l.memory
+	o.Rejects, o.Log, o.Memory, o.Access = f.rejects, l.log, l.memory, f.access
 	o.MaxUnpacked, o.MaxRatio = f.memory.decompressed, int64(f.memory.ratio)
 	o.MaxConnections = connections(o.MaxConnections, grpcserver.ConnMemory, l.memory.Budget())
 	s := kservegrpc.Start(opt, e, ln)

@@ -123,7 +123,7 @@ func (s *stats) Executed(b *infer.Batch, err error) {
 		waited += nanos(wait)
 		s.queue.dist.Add(seconds(wait), 1)
 		if r.Spent != nil {
-			r.Spent.Add(t)
+			r.Spent.Add(wait, t)
 		}
 	}
 	if traced {

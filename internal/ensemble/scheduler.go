@@ -107,6 +107,9 @@ func (s *Scheduler) Do(ctx context.Context, r *infer.Request) error {
 	err := x.do()
 	x.batch.Times = x.spent.Times(begin)
 	s.record.Executed(&x.batch, err)
+	if r.Spent != nil && err == nil {
+		r.Spent.Add(x.spent.Queue(), &infer.Times{}) // the rest was in the batch's times
+	}
 	if err != nil || r.Stream != nil {
 		x.put()
 	}

@@ -53,13 +53,22 @@ type Times struct {
 
 // Spent adds up the times of executions, such as those of an ensemble's steps.
 // It may be used from many goroutines.
-type Spent struct{ input, infer, output atomic.Int64 }
+type Spent struct{ queue, input, infer, output atomic.Int64 }
 
-// Add adds the times of one execution.
-func (s *Spent) Add(t *Times) {
+// Add adds the times of one execution, before which the request waited.
+func (s *Spent) Add(queue time.Duration, t *Times) {
+	s.queue.Add(int64(queue))
 	s.input.Add(int64(t.InputsReady.Sub(t.Start)))
 	s.infer.Add(int64(t.OutputsOut.Sub(t.InputsReady)))
 	s.output.Add(int64(t.End.Sub(t.OutputsOut)))
+}
+
+// Queue returns how long the request waited in queues.
+func (s *Spent) Queue() time.Duration { return time.Duration(s.queue.Load()) }
+
+// Compute returns how long instances worked on the request.
+func (s *Spent) Compute() time.Duration {
+	return time.Duration(s.input.Load() + s.infer.Load() + s.output.Load())
 }
 
 // Times returns the sums as the times of one execution that began at start.
@@ -73,6 +82,7 @@ func (s *Spent) Times(start time.Time) Times {
 
 // Reset sets the sums to zero.
 func (s *Spent) Reset() {
+	s.queue.Store(0)
 	s.input.Store(0)
 	s.infer.Store(0)
 	s.output.Store(0)

@@ -27,6 +27,9 @@ type Options struct {
 	// Notice returns the line that says how many lines are missing; the default
 	// is plain text.
 	Notice func(lines uint64) []byte
+	// Delay is how long lines may wait for others, so that one write takes them
+	// all; the default is not to wait.
+	Delay time.Duration
 }
 
 // A Sink is a stream for whole lines.
@@ -34,6 +37,7 @@ type Sink struct {
 	to      io.Writer
 	opt     Options
 	wake    chan struct{} // buffered 1: something is pending, or the sink is closed
+	hurry   chan struct{} // buffered 1: what is pending must not wait for more
 	ended   chan struct{} // closed when the writer's goroutine has ended
 	dropped atomic.Uint64
 
@@ -63,7 +67,7 @@ func Start(to io.Writer, opt Options) *Sink {
 	if opt.Notice == nil {
 		opt.Notice = plainNotice
 	}
-	s := &Sink{to: to, opt: opt, wake: make(chan struct{}, 1), ended: make(chan struct{})}
+	s := &Sink{to: to, opt: opt, wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), ended: make(chan struct{})}
 	go s.run()
 	return s
 }
@@ -72,14 +76,21 @@ func Start(to io.Writer, opt Options) *Sink {
 // never fails.
 func (s *Sink) Write(p []byte) (int, error) {
 	s.mu.Lock()
-	if s.closed || len(s.pending)+len(p) > s.opt.Size {
+	before := len(s.pending)
+	if s.closed || before+len(p) > s.opt.Size {
 		s.dropLocked(p)
 	} else {
 		s.pending = append(s.pending, p...)
 		s.accepted++
 	}
+	after := len(s.pending)
 	s.mu.Unlock()
-	s.kick()
+	if s.opt.Delay == 0 || before == 0 { // otherwise the first of them has done it
+		kick(s.wake)
+	}
+	if soon := s.opt.Size / 4; before < soon && after >= soon {
+		kick(s.hurry)
+	}
 	return len(p), nil
 }
 
@@ -89,9 +100,9 @@ func (s *Sink) dropLocked(lines []byte) {
 	s.dropped.Add(n)
 }
 
-func (s *Sink) kick() {
+func kick(c chan struct{}) {
 	select {
-	case s.wake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -103,6 +114,7 @@ func (s *Sink) Dropped() uint64 { return s.dropped.Load() }
 func (s *Sink) run() {
 	defer close(s.ended)
 	for range s.wake {
+		s.linger()
 		for s.writeChunk() {
 		}
 		s.mu.Lock()
@@ -111,6 +123,19 @@ func (s *Sink) run() {
 		if over {
 			return
 		}
+	}
+}
+
+// linger lets more lines come.
+func (s *Sink) linger() {
+	if s.opt.Delay == 0 {
+		return
+	}
+	timer := time.NewTimer(s.opt.Delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-s.hurry:
 	}
 }
 
@@ -193,6 +218,7 @@ func (s *Sink) Flush(limit time.Duration) bool {
 	f := flush{s.accepted, make(chan struct{})}
 	s.flushes = append(s.flushes, f)
 	s.mu.Unlock()
+	kick(s.hurry)
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
@@ -209,7 +235,8 @@ func (s *Sink) Close(limit time.Duration) bool {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
-	s.kick()
+	kick(s.wake)
+	kick(s.hurry)
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {

@@ -224,3 +224,60 @@ func TestALineCostsNoAllocation(t *testing.T) {
 		t.Errorf("got %v allocations for a line, want none", n)
 	}
 }
+
+// Lines that come within the delay are one write; a flush and much to write do not
+// wait for it.
+func TestLinesWaitForOthersAsLongAsTheDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &counted{}
+		s := Start(w, Options{Size: 1 << 10, Delay: time.Second})
+		begin := time.Now()
+		for i := range 3 {
+			say(t, s, "line %d", i)
+		}
+		synctest.Wait()
+		if n := w.count(); n != 0 {
+			t.Errorf("got %d writes before the delay, want none", n)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if n := w.count(); n != 1 {
+			t.Errorf("got %d writes after it, want 1", n)
+		}
+		say(t, s, "%s", strings.Repeat("x", 500)) // more than a quarter of the room
+		synctest.Wait()
+		if n := w.count(); n != 2 {
+			t.Errorf("got %d writes of much, want another one at once", n)
+		}
+		say(t, s, "last")
+		if !s.Flush(time.Minute) || w.count() != 3 {
+			t.Errorf("got %d writes after a flush, want 3", w.count())
+		}
+		say(t, s, "more")
+		if !s.Close(time.Minute) || w.count() != 4 {
+			t.Errorf("got %d writes after Close, want 4", w.count())
+		}
+		if took := time.Since(begin); took != time.Second {
+			t.Errorf("took %v, want nothing but the one delay", took)
+		}
+	})
+}
+
+// counted counts writes.
+type counted struct {
+	mu sync.Mutex
+	n  int
+}
+
+func (c *counted) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n++
+	return len(p), nil
+}
+
+func (c *counted) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.n
+}

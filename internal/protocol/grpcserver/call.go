@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
+	"shoal/internal/accesslog"
 	"shoal/internal/infer"
 )
 
@@ -41,6 +42,8 @@ type call struct {
 	// What the handler chose to send.
 	compressor encoding.Compressor // of messages; nil for none
 	compress   string              // its name, empty when the handler chose none
+
+	access *accesslog.Entry // nil when there is no access log
 
 	ended atomic.Bool // no longer one of the connection's streams
 

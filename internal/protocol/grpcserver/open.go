@@ -211,6 +211,7 @@ func (c *conn) open(id uint32, r *request, size int64, endStream bool) (_ *call,
 	if refusal := r.refusal; refusal != nil {
 		// Count it first: a client that has its answer finds it counted.
 		c.rejected(refusal.reason, refusal.status.Message())
+		c.logRefusal(r, refusal)
 		before := c.out.size
 		c.refuseLocked(id, r, refusal, endStream)
 		c.control += c.out.size - before

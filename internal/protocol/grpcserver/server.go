@@ -35,6 +35,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
+	"shoal/internal/accesslog"
 	"shoal/internal/connlimit"
 	"shoal/internal/inflight"
 	"shoal/internal/reject"
@@ -88,7 +89,9 @@ type Options struct {
 	Credentials credentials.TransportCredentials
 	// Rejects counts what the server rejects; nil counts nothing.
 	Rejects *reject.Counter
-	Log     *slog.Logger // nil logs nothing
+	// Access gets an entry for each call; nil for none.
+	Access *accesslog.Log
+	Log    *slog.Logger // nil logs nothing
 }
 
 // withDefaults returns the options with every default filled in.

@@ -20,6 +20,10 @@ func (c *call) run(w *runner) {
 	defer s.handlers.Done()
 	defer c.conn.left(c)
 	defer c.message.free() // if the handler did not read it
+	if s.opt.Access != nil {
+		c.access = c.newAccess()
+		defer s.opt.Access.End(c.access)
+	}
 	if failure := c.req.failure; failure != nil {
 		if c.req.encoding != "" && s.methods[c.req.path] != nil {
 			c.setTrailer(metadata.Pairs("grpc-accept-encoding", acceptedEncodings()))
@@ -51,6 +55,10 @@ func (c *call) runUnary(w *runner) {
 		c.finish(err)
 		return
 	}
+	if c.access != nil {
+		SetAccessCode(c.access, codes.OK)
+		c.access.Bytes = int64(data.Len())
+	}
 	c.conn.answer(c, data, compressed, !compressed && lender != nil && lender.Lends())
 	data.Free()
 }
@@ -58,6 +66,9 @@ func (c *call) runUnary(w *runner) {
 // finish answers a call with the status that its handler returned.
 func (c *call) finish(err error) {
 	st := statusOf(err)
+	if c.access != nil {
+		SetAccessCode(c.access, st.Code())
+	}
 	if reason := reject.ReasonOf(err); reason != reject.None {
 		c.conn.rejected(reason, st.Message())
 	}
@@ -170,6 +181,9 @@ func (s *serverStream) SendMsg(v any) error {
 	defer data.Free()
 	if l, ok := v.(Lender); ok {
 		defer l.Sent()
+	}
+	if c.access != nil {
+		c.access.Bytes += int64(data.Len())
 	}
 	return c.conn.send(c, data, compressed)
 }

@@ -128,9 +128,16 @@ func (x *Exchange) writeAnswer(keep bool) (err error) {
 		a.reset()
 	}()
 	a.head = x.appendHead(a.head[:0], keep)
+	if x.access != nil {
+		x.access.Status = a.status
+	}
 	x.out.Write(a.head) // Flush returns the error again
 	if !x.Header.IsHead() {
-		if err := a.writeBody(x.out); err != nil {
+		n, err := a.writeBody(x.out)
+		if x.access != nil {
+			x.access.Bytes = n
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -189,23 +196,25 @@ func appendHeaderInt(b []byte, name string, n int) []byte {
 	return append(b, "\r\n"...)
 }
 
-func (a *answer) writeBody(w *bufio.Writer) error {
+// writeBody writes the body and returns its size.
+func (a *answer) writeBody(w *bufio.Writer) (int64, error) {
 	if a.stream == nil {
-		_, err := w.Write(a.body)
-		return err
+		n, err := w.Write(a.body)
+		return int64(n), err
 	}
 	if a.length < 0 {
-		if _, err := a.stream.WriteTo(chunkWriter{w}); err != nil {
-			return err
+		n, err := a.stream.WriteTo(chunkWriter{w})
+		if err != nil {
+			return n, err
 		}
-		_, err := w.WriteString("0\r\n\r\n")
-		return err
+		_, err = w.WriteString("0\r\n\r\n")
+		return n, err
 	}
 	n, err := a.stream.WriteTo(w)
 	if err == nil && n != int64(a.length) {
 		err = fmt.Errorf("BUG: the answer has %d bytes, and %d were promised", n, a.length)
 	}
-	return err
+	return n, err
 }
 
 // A chunkWriter sends each write at once as a chunk.

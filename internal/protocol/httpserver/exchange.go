@@ -13,6 +13,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
+	"shoal/internal/accesslog"
 	"shoal/internal/reject"
 	"shoal/internal/status"
 )
@@ -31,6 +32,7 @@ type Exchange struct {
 	uri  fasthttp.URI
 
 	answer answer
+	access *accesslog.Entry // nil when there is no access log
 }
 
 // newExchange returns an exchange without a connection.
@@ -59,6 +61,7 @@ func (x *Exchange) next() bool {
 	if err := x.Header.Read(x.in); err != nil && !x.readHostless(err) {
 		return x.unreadable(err)
 	}
+	x.beginAccess()
 	c.beginBody()
 	x.body.begin()
 	c.unread = !x.body.done
@@ -72,7 +75,9 @@ func (x *Exchange) next() bool {
 	}
 	keep := !c.unread && !c.server.closing.Load() && !x.Header.ConnectionClose() && !x.twoLengths() && !x.answer.close
 	c.phase = phaseIdle
-	return x.writeAnswer(keep) == nil && keep
+	err = x.writeAnswer(keep)
+	x.endAccess()
+	return err == nil && keep
 }
 
 // serve checks what applies to all dialects and lets the dialect answer.
@@ -205,8 +210,10 @@ func (x *Exchange) unreadable(err error) bool {
 		return false
 	}
 	x.conn.unread = true
+	x.beginAccess()
 	x.fail(answer)
 	x.writeAnswer(false) // the connection is closed in any case
+	x.endAccess()
 	return false
 }
 

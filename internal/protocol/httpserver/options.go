@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	"shoal/internal/accesslog"
 	"shoal/internal/inflight"
 	"shoal/internal/reject"
 )
@@ -55,7 +56,9 @@ type Options struct {
 
 	// Rejects counts what the server turns away; nil counts nothing.
 	Rejects *reject.Counter
-	Log     *slog.Logger
+	// Access gets an entry for each request; nil for none.
+	Access *accesslog.Log
+	Log    *slog.Logger
 
 	// ProbeAfter is how long a client that sends no more may have to wait before
 	// it is sent an interim response; 100 ms. Answers that come sooner are not

@@ -14,17 +14,20 @@ func (st *inferStream) runDecoupled(m *message, v *engine.Version, a, before *an
 	defer t.End()
 	st.await(before)
 	d := decoupled{inferStream: st, m: m}
-	if err := d.infer(v); err != nil && !d.over {
+	err := d.infer(v)
+	if err != nil && !d.over {
 		t.Fail(err)
 		d.fail(v, err, true)
 	}
+	st.logAccess(m, d.bytes, err)
 }
 
 // decoupled is a request to a decoupled model on its way.
 type decoupled struct {
 	*inferStream
-	m    *message
-	over bool // the last part is with the writer
+	m     *message
+	over  bool  // the last part is with the writer
+	bytes int64 // of the answers
 }
 
 // infer runs the request and hands its responses to the writer.
@@ -64,6 +67,7 @@ func (d *decoupled) fail(v *engine.Version, err error, last bool) error {
 
 // give waits until the writer takes p.
 func (d *decoupled) give(p part) error {
+	d.bytes += int64(p.reply.len())
 	if p.reply != nil {
 		d.m.trace.Sending()
 	}

@@ -30,6 +30,9 @@ func (s *Server) modelInfer(_ any, ctx context.Context, read func(any) error, _ 
 		return nil, err
 	}
 	s.compress(ctx)
+	if s.opt.Server.Access != nil {
+		m.access = grpcserver.Access(ctx)
+	}
 	return s.infer(ctx, m, since)
 }
 
@@ -41,6 +44,7 @@ func (s *Server) infer(ctx context.Context, m *message, since time.Time) (out *e
 			m.trace.Fail(err)
 			m.trace.End()
 		}
+		m.access.Ran(m.req)
 		if out == nil || !out.Lends() {
 			m.release()
 		}
@@ -81,9 +85,16 @@ func (s *Server) version(m *message) (*engine.Version, error) {
 		return nil, status.Reject(reject.BadInput, err)
 	}
 	m.req.Model, m.req.Version = m.model, n
+	if m.access != nil {
+		m.access.Model(m.model, n)
+		m.req.Spent = &m.access.Spent
+	}
 	lease, err := s.engine.Acquire(m.model, n)
 	if err != nil {
 		return nil, err
+	}
+	if m.access != nil {
+		m.access.Model(m.model, lease.Number())
 	}
 	m.req.Hold(lease)
 	return lease.Version, nil

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"shoal/internal/accesslog"
 	"shoal/internal/infer"
 	"shoal/internal/inflight"
 	"shoal/internal/tensor"
@@ -17,9 +18,10 @@ import (
 // return, but its strings and tensors stay in the received memory. It belongs
 // to one call; release gives it back.
 type message struct {
-	req   *infer.Request  // the request to be made of it, and memory for both
-	data  mem.BufferSlice // what was received; a reference is held
-	trace *trace.Trace    // nil when it is not traced
+	req    *infer.Request   // the request to be made of it, and memory for both
+	data   mem.BufferSlice  // what was received; a reference is held
+	trace  *trace.Trace     // nil when it is not traced
+	access *accesslog.Entry // nil when there is no access log
 
 	model, version, id string
 	params             []param

@@ -137,6 +137,7 @@ func (st *inferStream) read() {
 			}
 			return
 		}
+		m.access = st.access()
 		a := &answer{done: make(chan struct{}), size: m.data.Len()}
 		st.room.enter(a.size)
 		before := st.follow(m, a)
@@ -259,6 +260,7 @@ func (st *inferStream) run(m *message, v *engine.Version, err error, a, before *
 	if err != nil {
 		out, a.err = st.failure(m, reply{resp: &at, id: m.id}, err)
 	}
+	st.logAccess(m, int64(out.len()), err)
 	if m.trace != nil {
 		m.trace.Fail(err)
 		out = traced(out, m.trace)

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"shoal/internal/accesslog"
+	"shoal/internal/protocol/httpserver"
 	"shoal/internal/race"
 )
 
@@ -70,20 +72,28 @@ func TestInferAllocatesNothing(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
-	addr := start(t, startEngine(t, oddModels), Options{})
+	e := startEngine(t, oddModels)
 	for name, request := range hotRequests() {
-		t.Run(name, func(t *testing.T) {
-			k := newKeeper(t, addr, request, 200)
-			n := testing.AllocsPerRun(500, func() {
-				if err := k.again(); err != nil {
-					t.Fatal(err)
+		for access, log := range accessLogs() {
+			t.Run(name+access, func(t *testing.T) {
+				addr := start(t, e, Options{Server: httpserver.Options{Access: log}})
+				k := newKeeper(t, addr, request, 200)
+				n := testing.AllocsPerRun(500, func() {
+					if err := k.again(); err != nil {
+						t.Fatal(err)
+					}
+				})
+				if n != 0 {
+					t.Errorf("got %v allocations per request, want 0", n)
 				}
 			})
-			if n != 0 {
-				t.Errorf("got %v allocations per request, want 0", n)
-			}
-		})
+		}
 	}
+}
+
+// accessLogs are the ways to serve: without an access log, and with one.
+func accessLogs() map[string]*accesslog.Log {
+	return map[string]*accesslog.Log{"": nil, ", access log": accesslog.New(io.Discard, accesslog.JSON)}
 }
 
 // TestARefusalAllocatesNothing because there are most of them when time is short.
@@ -113,16 +123,19 @@ func TestARefusalAllocatesNothing(t *testing.T) {
 }
 
 func BenchmarkInfer(b *testing.B) {
-	addr := start(b, startEngine(b, oddModels), Options{})
+	e := startEngine(b, oddModels)
 	for name, request := range hotRequests() {
-		b.Run(name, func(b *testing.B) {
-			k := newKeeper(b, addr, request, 200)
-			b.ReportAllocs()
-			for b.Loop() {
-				if err := k.again(); err != nil {
-					b.Fatal(err)
+		for access, log := range accessLogs() {
+			b.Run(name+access, func(b *testing.B) {
+				addr := start(b, e, Options{Server: httpserver.Options{Access: log}})
+				k := newKeeper(b, addr, request, 200)
+				b.ReportAllocs()
+				for b.Loop() {
+					if err := k.again(); err != nil {
+						b.Fatal(err)
+					}
 				}
-			}
-		})
+			})
+		}
 	}
 }

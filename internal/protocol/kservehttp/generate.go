@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 
+	"shoal/internal/accesslog"
 	"shoal/internal/engine"
 	"shoal/internal/infer"
 	"shoal/internal/protocol/httpserver"
@@ -28,6 +29,7 @@ func (h *handler) generate(x *httpserver.Exchange, rt route) (err error) {
 		return err
 	}
 	defer func() {
+		x.Access().Ran(a.request)
 		a.trace.Fail(err)
 		a.release()
 	}()
@@ -89,6 +91,10 @@ func (h *handler) receiveGenerate(x *httpserver.Exchange, rt route) (_ *engine.V
 	a.trace.ReadDone()
 	r := a.request
 	r.Model, r.Version = v.Name(), v.Number()
+	if access := x.Access(); access != nil {
+		r.Spent = &access.Spent
+		access.Model(v.Name(), v.Number())
+	}
 	d := newDecoder(r, v.Name(), h.maxInput, nil)
 	err = d.generate(a.body.B, v.Signature())
 	d.release()
@@ -108,7 +114,7 @@ func (h *handler) generateStream(x *httpserver.Exchange, rt route) error {
 	if err != nil {
 		return err
 	}
-	s := &eventStream{handler: h, path: string(x.Header.RequestURI()), events: make(chan event), half: make(chan struct{}, 1), done: make(chan struct{})}
+	s := &eventStream{handler: h, access: x.Access(), path: string(x.Header.RequestURI()), events: make(chan event), half: make(chan struct{}, 1), done: make(chan struct{})}
 	run, cancel := context.WithCancel(x.Context())
 	s.cancel = cancel
 	go s.run(run, v, a)
@@ -132,6 +138,7 @@ func (h *handler) generateStream(x *httpserver.Exchange, rt route) error {
 // closes it when all are written or the client is gone.
 type eventStream struct {
 	handler *handler
+	access  *accesslog.Entry // nil when there is no access log
 	path    string
 	events  chan event    // closed when there are no more
 	half    chan struct{} // the client sends no more
@@ -152,7 +159,9 @@ func (s *eventStream) run(ctx context.Context, v *engine.Version, a *inferAnswer
 	defer close(s.done)
 	defer a.release()
 	defer close(s.events)
-	if err := s.infer(ctx, v, a); err != nil {
+	err := s.infer(ctx, v, a)
+	s.access.Ran(a.request)
+	if err != nil {
 		a.trace.Fail(err)
 		e := errorEvent(err)
 		if a.request.Outcome == infer.Refused {

@@ -67,7 +67,14 @@ func (h *handler) run(x *httpserver.Exchange, v *engine.Version, a *inferAnswer)
 	if err != nil {
 		return status.Reject(reject.BadInput, err)
 	}
-	if err := v.Infer(x.Context(), r); err != nil {
+	access := x.Access()
+	if access != nil {
+		r.Spent = &access.Spent
+		access.Model(v.Name(), v.Number())
+	}
+	err = v.Infer(x.Context(), r)
+	access.Ran(r)
+	if err != nil {
 		return err
 	}
 	if err := a.encode(); err != nil {

@@ -315,6 +315,11 @@ func (h *handler) predictions(ctx context.Context, m *message, send func([]byte)
 	if err := modelstore.Pack(r, newID(), nil, m.input); err != nil {
 		return err
 	}
+	if access := grpcserver.Access(ctx); access != nil {
+		access.ModelText(v.Name(), v.Number())
+		r.Spent = &access.Spent
+		defer access.Ran(r) // before the request is released
+	}
 	begin := time.Now()
 	err = running.InferStream(ctx, r, func(resp *infer.Response, _ bool) error {
 		if resp == nil {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"shoal/internal/accesslog"
 	"shoal/internal/infer"
 	"shoal/internal/modelstore"
 	"shoal/internal/protocol/httpserver"
@@ -67,16 +68,23 @@ func (c *call) run(v *modelstore.Version, t target, parts []modelstore.Part, siz
 	if err := modelstore.Pack(r, c.id, c.headers(t, size), parts); err != nil {
 		return err
 	}
+	access := c.x.Access()
+	switch {
+	case access != nil:
+		access.ModelText(v.Name(), v.Number())
+		r.Spent = &access.Spent
+	case c.h.opt.Meter != nil:
+		r.Spent = new(infer.Spent)
+	}
 	if running.Decoupled() {
 		sent = true
 		err := c.stream(running, r, traced)
 		c.count(v, t, begin, nil, err)
 		return err
 	}
-	if c.h.opt.Meter != nil {
-		r.Spent = new(infer.Spent)
-	}
-	if err := running.Infer(c.x.Context(), r); err != nil {
+	err = running.Infer(c.x.Context(), r)
+	access.Ran(r)
+	if err != nil {
 		return running.Fault(r, err)
 	}
 	c.count(v, t, begin, r.Spent, nil)
@@ -190,7 +198,7 @@ func (w *whole) Close() error {
 // stream sends the parts of an answer as chunks. The first sets status and headers.
 func (c *call) stream(running *modelstore.Running, r *infer.Request, traced *trace.Trace) error {
 	ctx, cancel := context.WithCancel(c.x.Context())
-	s := &parts{cancel: cancel, next: make(chan chunk), done: make(chan struct{}), trace: traced}
+	s := &parts{cancel: cancel, next: make(chan chunk), done: make(chan struct{}), trace: traced, access: c.x.Access()}
 	go s.run(ctx, running, r)
 	first, ok := <-s.next
 	if !ok || first.err != nil {
@@ -217,8 +225,9 @@ type parts struct {
 	first  []byte
 	cancel context.CancelFunc
 	next   chan chunk
-	done   chan struct{} // closed when the request is released
-	trace  *trace.Trace  // nil when the request is not traced
+	done   chan struct{}    // closed when the request is released
+	trace  *trace.Trace     // nil when the request is not traced
+	access *accesslog.Entry // nil when there is no access log
 }
 
 type chunk struct {
@@ -260,6 +269,7 @@ func (s *parts) run(ctx context.Context, running *modelstore.Running, r *infer.R
 		}
 		return send(chunk{answer: a, body: body})
 	})
+	s.access.Ran(r)
 	if err != nil {
 		_ = send(chunk{err: running.Fault(r, err)})
 	}
