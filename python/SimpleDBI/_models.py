@@ -15,7 +15,12 @@ TYPES = ("mock", "torch", "onnx", "tf", "tensorrt", "onnx2trt")
 
 def mock(path: str, number: int) -> Forward:
     """Returns the first two values of each row, so that callers can check their answers."""
-    return lambda *arrays: (arrays[0].reshape(len(arrays[0]), -1)[:, :2].astype(np.float32),)
+
+    def forward(*arrays: np.ndarray) -> Sequence[np.ndarray]:
+        x = arrays[0]
+        return (x.reshape(len(x), -1)[:, :2].astype(np.float32),)
+
+    return forward
 
 
 def torch(path: str, number: int) -> Forward:
@@ -132,11 +137,12 @@ def model(spec: dict[str, Any]) -> type:
     types = [np.dtype(o["dtype"]) for o in spec["outputs"]]
 
     def predict(self: Any, *arrays: np.ndarray, **named: np.ndarray) -> Any:
-        outputs = self.forward(*(arrays or (named[n] for n in names)))
+        outputs = self.forward(*(arrays or [named[n] for n in names]))
         if len(outputs) != len(types):
             raise shoal.Error(f"model '{spec['name']}' has {len(outputs)} outputs, and output_info names {len(types)}")
-        typed = tuple(np.asarray(o).astype(t, copy=False) for o, t in zip(outputs, types))
-        return typed[0] if len(typed) == 1 else typed
+        if len(types) == 1:
+            return np.asarray(outputs[0], types[0])
+        return tuple([np.asarray(o, t) for o, t in zip(outputs, types)])
 
     own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
     predict.__signature__ = inspect.Signature([own, *(inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in names)])  # type: ignore[attr-defined]
