@@ -9,8 +9,9 @@ import (
 
 // ParamBatching is the parameter of a model's configuration that chooses the
 // policy by which requests are batched: "triton" for exactly Triton's rules, "auto"
-// for the policy that learns what batches cost and needs no settings. Without it
-// the fields of dynamic_batching choose.
+// for the policy that learns what batches cost and needs no settings, "fill" for
+// batches that wait up to the delay to be full, though only for callers that are
+// expected back. Without it the fields of dynamic_batching choose.
 const ParamBatching = "SHOAL_BATCHING"
 
 // A Batching is a batching policy by its name.
@@ -21,6 +22,7 @@ const (
 	BatchingNone   Batching = ""
 	BatchingTriton Batching = "triton"
 	BatchingAuto   Batching = "auto"
+	BatchingFill   Batching = "fill" // of models only: its delay is one model's
 )
 
 // BatchingOf returns the policy for a valid configuration on a server that has
@@ -33,7 +35,7 @@ func BatchingOf(cfg *modelpb.ModelConfig, server Batching) Batching {
 	asked, _ := batching(cfg)
 	batches := cfg.GetMaxBatchSize() > 1 && (db != nil || cfg.GetSchedulingChoice() == nil)
 	switch {
-	case server == BatchingAuto && batches && asked != BatchingTriton:
+	case server == BatchingAuto && batches && (asked == BatchingNone || asked == BatchingAuto):
 		return BatchingAuto
 	case db == nil:
 		return BatchingNone
@@ -71,9 +73,13 @@ func batching(cfg *modelpb.ModelConfig) (Batching, error) {
 	if !given {
 		return BatchingNone, nil
 	}
-	b, err := ParseBatching(p.GetStringValue())
+	name := p.GetStringValue()
+	if strings.EqualFold(name, string(BatchingFill)) {
+		return BatchingFill, nil
+	}
+	b, err := ParseBatching(name)
 	if err != nil {
-		return b, fmt.Errorf("parameters: %s %w", ParamBatching, err)
+		return b, fmt.Errorf("parameters: %s %w, or %s", ParamBatching, err, BatchingFill)
 	}
 	return b, nil
 }

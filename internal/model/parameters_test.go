@@ -22,6 +22,7 @@ func TestBatchingOf(t *testing.T) {
 		{"no batch dimension", "dynamic_batching { }", BatchingTriton, BatchingTriton, BatchingTriton},
 		{"Triton's rules by name", eight + "dynamic_batching { }" + by("triton"), BatchingTriton, BatchingTriton, BatchingTriton},
 		{"the policy without settings by name, and a delay", eight + "dynamic_batching { max_queue_delay_microseconds: 1 }" + by("AUTO"), BatchingAuto, BatchingTriton, BatchingAuto},
+		{"batches that wait to be full", eight + "dynamic_batching { max_queue_delay_microseconds: 1 }" + by("fill"), BatchingFill, BatchingTriton, BatchingFill},
 		{"a name without dynamic_batching", eight + by("auto"), BatchingNone, BatchingNone, BatchingAuto},
 		{"sequences", eight + "sequence_batching { }", BatchingNone, BatchingNone, BatchingNone},
 	}

@@ -13,6 +13,7 @@ import (
 type Auto struct {
 	MaxRows int
 
+	horizon time.Duration // requests so long after an answer count as returns, at least
 	costs   costs
 	returns returns
 	density float64 // rows of a request
@@ -52,7 +53,7 @@ func (a *Auto) Observe(r Run) {
 	a.costs.observe(r.Rows, r.Busy, took)
 	a.took += (float64(took) - a.took) / float64(min(a.runs, 16))
 	a.density += (float64(r.Rows)/float64(r.Requests) - a.density) / 16
-	a.returns.observe(r.Batch.Requests, r.Since, r.End, time.Duration(4*a.took))
+	a.returns.observe(r.Batch.Requests, r.Since, r.End, max(a.horizon, time.Duration(4*a.took)))
 	a.arrived.observe(r.Rows, r.End)
 	if a.runs-a.learned.runs >= min(refresh, a.runs/8+1) {
 		a.learn()

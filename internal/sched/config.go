@@ -37,7 +37,10 @@ func NewBatcherConfig(cfg *modelpb.ModelConfig, sig *model.Signature, by model.B
 	db := cfg.GetDynamicBatching()
 	maxRows := max(1, sig.MaxBatch)
 	var policy Policy = NewAuto(maxRows)
-	if by == model.BatchingTriton {
+	switch by {
+	case model.BatchingFill:
+		policy = NewFill(maxRows, micros(db.GetMaxQueueDelayMicroseconds()))
+	case model.BatchingTriton:
 		policy = &Triton{
 			MaxRows: maxRows, Preferred: preferredSizes(db.GetPreferredBatchSize(), maxRows),
 			Delay: micros(db.GetMaxQueueDelayMicroseconds()),

@@ -68,6 +68,14 @@ func TestAutoNeedsNoDynamicBatching(t *testing.T) {
 	}
 }
 
+func TestFillHasTheDelay(t *testing.T) {
+	cfg := &modelpb.ModelConfig{SchedulingChoice: &modelpb.ModelConfig_DynamicBatching{DynamicBatching: &modelpb.ModelDynamicBatching{MaxQueueDelayMicroseconds: 3000}}}
+	c := NewBatcherConfig(cfg, &model.Signature{MaxBatch: 8}, model.BatchingFill)
+	if f, ok := c.Policy.(*Fill); !ok || f.MaxRows != 8 || f.Delay != 3*time.Millisecond {
+		t.Errorf("got %+v, want Fill with 8 rows and 3ms", c.Policy)
+	}
+}
+
 func TestPrioritiesBeyondCountShareLevelsInOrder(t *testing.T) {
 	cfg := new(modelpb.ModelConfig)
 	text := `max_batch_size: 4 dynamic_batching { preferred_batch_size: 4 priority_levels: 18446744073709551615 default_priority_level: 5000

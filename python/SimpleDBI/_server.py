@@ -114,17 +114,21 @@ def create(folder: str, spec: dict[str, Any]) -> None:
 
 
 def _write(home: str, version: str, spec: dict[str, Any]) -> None:
+    config = [f'max_batch_size: {spec["max_batch_size"] if spec["dynamic_batch"] or spec["model_type"] == "onnx" else 0}']
+    if spec["dynamic_batch"]:
+        config.append("dynamic_batching { max_queue_delay_microseconds: %d }" % max(1, round(spec["timeout"] * 1e6)))
+        config.append('parameters { key: "SHOAL_BATCHING" value { string_value: "fill" } }')
     if spec["model_type"] == "onnx":
         if not os.path.exists(spec["path"]):
             raise FileNotFoundError(f"model {spec['name']!r}: {spec['path']} does not exist")
         os.symlink(spec["path"], os.path.join(version, "model.onnx"))
-        with open(os.path.join(home, "config.pbtxt"), "w") as file:
-            file.write(f'backend: "onnxruntime"\nmax_batch_size: {spec["max_batch_size"]}\ninstance_group {{ count: {spec["duplicate_num"]} }}\n')
-            if spec["dynamic_batch"]:
-                file.write("dynamic_batching { }\n")
-        return
-    with open(os.path.join(version, "model.py"), "w") as file:
-        file.write(f"import json\n\nfrom SimpleDBI import _models\n\nServed = _models.model(json.loads({json.dumps(spec)!r}))\nServed.__module__ = __name__\n")
+        config += ['backend: "onnxruntime"', "instance_group { count: %d }" % spec["duplicate_num"]]
+    else:
+        config.append('backend: "python"')
+        with open(os.path.join(version, "model.py"), "w") as file:
+            file.write(f"import json\n\nfrom SimpleDBI import _models\n\nServed = _models.model(json.loads({json.dumps(spec)!r}))\nServed.__module__ = __name__\n")
+    with open(os.path.join(home, "config.pbtxt"), "w") as file:
+        file.write("\n".join(config) + "\n")
 
 
 def _error(body: bytes) -> str:

@@ -18,6 +18,7 @@ from SimpleDBI import _models, _server
 EMPTY_ON_ERROR = False
 """Whether forward returns an empty tuple for a call that failed, as SimpleDBI did, rather than raising."""
 
+_WAIT = 0.01  # the longest that a batch waits to be full, in seconds, if the session does not say
 _REPORT = 0.1  # how often a session puts its metrics on the queue, in seconds
 
 _metrics: Any = None  # the queue of this worker
@@ -29,8 +30,8 @@ class Session:
     def __init__(self, name: str, path: str, input_info: Sequence[Mapping[str, Any]], output_info: Sequence[Mapping[str, Any]],
                  dynamic_batch: bool = True, duplicate_num: int = 1, model_type: str = "torch", max_batch_size: int = 32,
                  metric: bool = False, timeout: float | None = None):  # fmt: skip
-        """Timeout is the longest that a call should wait for others to join its batch, in seconds; the server, which learns what
-        batches cost, waits as long as that saves time."""
+        """Timeout is the longest that a batch waits to be full, in seconds; without one it is 10 ms. It never waits for callers
+        that there are not: a lone caller has its answer at once."""
         if model_type not in _models.TYPES:
             raise ValueError(f"model_type is {model_type!r}; want one of {', '.join(_models.TYPES)}")
         if VARIABLE not in os.environ:
@@ -45,7 +46,7 @@ class Session:
         if folder:
             _server.create(folder, {
                 "name": name, "path": os.path.abspath(path), "model_type": model_type, "dynamic_batch": bool(dynamic_batch),
-                "duplicate_num": duplicate_num, "max_batch_size": max_batch_size,
+                "duplicate_num": duplicate_num, "max_batch_size": max_batch_size, "timeout": _WAIT if timeout is None else timeout,
                 "inputs": [_described(i) for i in input_info], "outputs": [_described(o) for o in output_info],
             })  # fmt: skip
         self._session = _Session(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import queue
@@ -22,7 +23,7 @@ os.environ.setdefault("SHOAL", str(servers.BINARY))
 os.environ.setdefault("SHOAL_ONNXRUNTIME_LIBRARY", servers.environment().get("SHOAL_ONNXRUNTIME_LIBRARY", ""))
 
 import shoal  # noqa: E402
-from SimpleDBI import _models, context  # noqa: E402
+from SimpleDBI import _models, _server, context  # noqa: E402
 from SimpleDBI.session import Run, Session  # noqa: E402
 
 fork = multiprocessing.get_context("fork")
@@ -100,6 +101,12 @@ def many_kinds(results) -> None:
     alone = make("alone", dynamic_batch=False)
     assert alone._session.metadata["max_batch_size"] == 0
     check(alone, picture(3))
+    # A timeout is how long a batch waits to be full.
+    for name, timeout, micros in (("waits", 0.003, 3000), ("adapts", None, 10_000)):
+        check(make(name, timeout=timeout), picture())
+        config = json.loads(_server.ask(os.environ[_server.FOLDER], "GET", f"/v2/models/{name}/config")[1])
+        assert int(config["dynamic_batching"]["max_queue_delay_microseconds"]) == micros, config
+        assert config["parameters"]["SHOAL_BATCHING"]["string_value"] == "fill", config
     results.put("ok")
 
 
