@@ -263,7 +263,7 @@ func read(r *infer.Request, in *infer.Input) error {
 	if err != nil {
 		return err
 	}
-	in.Data = infer.Data{First: memory}
+	in.Data = infer.Data{First: memory, Private: true}
 	return in.From.Read(in.Data.First)
 }
 

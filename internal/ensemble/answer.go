@@ -25,7 +25,7 @@ func (f *frame) fill(resp *infer.Response) error {
 		out := resp.AddOutput()
 		out.Name, out.Type, out.Index = link.Name, v.typ, i
 		out.Shape = f.outputShape(out.Shape, i, v)
-		out.Data = v.data.First
+		out.Data, out.Private = v.data.First, v.data.Private
 		resp.Borrowed = resp.Borrowed || v.from == nil || v.from.borrows != nil
 		if len(v.data.Rest) > 0 { // an input that the ensemble passes through
 			out.Data = v.data.Contiguous(x.r.Grow(v.data.Size()))

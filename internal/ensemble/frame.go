@@ -227,7 +227,7 @@ func (f *frame) take(step *model.Step, resp *infer.Response, l *lent, rows int, 
 		}
 		for j := range resp.Outputs {
 			if out := &resp.Outputs[j]; out.Name == link.Name {
-				v.absent, v.typ, v.shape, v.data, v.from = false, out.Type, out.Shape, infer.Data{First: out.Data}, l
+				v.absent, v.typ, v.shape, v.data, v.from = false, out.Type, out.Shape, infer.Data{First: out.Data, Private: out.Private}, l
 				l.refs.add(f.x.plan.refs[link.Tensor])
 				break
 			}

@@ -6,6 +6,10 @@ package infer
 type Data struct {
 	First []byte
 	Rest  [][]byte // the pieces after First, usually none
+	// Private means that no other process can change the memory. An instance
+	// may then compute on it in place; what others can write is copied first,
+	// since a library may check a value and read it again.
+	Private bool
 }
 
 // Size returns the number of bytes in all pieces.

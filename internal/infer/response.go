@@ -36,6 +36,8 @@ type Output struct {
 	Type  tensor.Type
 	Shape tensor.Shape
 	Data  []byte
+	// Private is that of Data, for a model that gets the output as its input.
+	Private bool
 	// Index is the tensor's index among the model's outputs.
 	Index int
 	// Binary is copied from the request's Wanted.

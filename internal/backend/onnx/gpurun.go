@@ -31,7 +31,7 @@ func (in *gpuInstance) Run(b *infer.Batch) error {
 	if err != nil {
 		return in.fault(err)
 	}
-	if err := slot.gather(p, requests); err != nil {
+	if err := slot.gather(p, requests, false); err != nil {
 		return in.fault(err)
 	}
 	out := in.slots.take()

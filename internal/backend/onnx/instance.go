@@ -41,7 +41,7 @@ func (in *instance) Run(b *infer.Batch) error {
 		return in.fault(err)
 	}
 	defer in.tidy(p)
-	if err := in.gather(p, requests); err != nil {
+	if err := in.gather(p, requests, true); err != nil {
 		return in.fault(err)
 	}
 	s := in.slots.take()
@@ -120,7 +120,7 @@ func (in *instance) runOnce(p *plan, s *slot) error {
 	for i, v := range s.values {
 		s.owned[i] = v == 0
 	}
-	return s.call.Run(p.names, p.values, in.model.outputNames, s.values)
+	return s.call.Run(p.names, in.values, in.model.outputNames, s.values)
 }
 
 // Trim implements backend.Trimmer. A running instance keeps its inputs.

@@ -20,6 +20,10 @@ type inputSlot struct {
 	copies infer.Copies
 	plans  []*plan // the most recent one first
 	key    []int64 // the shapes of the current batch
+
+	// The inputs of the current run, and those of them that are over the
+	// request's own memory.
+	values, inPlace []ort.Value
 }
 
 // A plan is the layout of a batch's inputs in the slot's region, with ONNX
@@ -48,6 +52,7 @@ type planned struct {
 	batch   *batchInput
 	index   int // the input's place among the model's inputs
 	place   int // its position in each request's Inputs
+	shape   tensor.Shape
 	offset  int
 	size    int
 	strings int // the elements of a tensor of strings, which has no size
@@ -205,7 +210,7 @@ func (at *planned) lay(p *plan, t tensor.Type, rest *[]int64) tensor.Shape {
 		at.strings = int(elements)
 		p.text += at.strings * stringSize
 	}
-	at.offset, at.size = p.size, int(size)
+	at.shape, at.offset, at.size = shape, p.size, int(size)
 	p.size = align(p.size + at.size)
 	return shape
 }
@@ -238,6 +243,7 @@ func (p *plan) release(lib *ort.Library) {
 
 // tidy frees what only this run needed. The run's plan is the first.
 func (in *inputSlot) tidy(p *plan) {
+	in.releaseInPlace()
 	if p.text > keptSize {
 		p.release(in.model.lib)
 		in.plans = slices.Delete(in.plans, 0, 1)
@@ -255,8 +261,10 @@ func (in *inputSlot) dropPlans() {
 
 // gather copies the requests' inputs to their places in the plan: the only copy
 // of a tensor on its way from the socket to the model. Ragged inputs are simply
-// concatenated, like the others.
-func (in *inputSlot) gather(p *plan, requests []*infer.Request) error {
+// concatenated, like the others. With inPlace, large inputs of a batch's only
+// request stay where they are.
+func (in *inputSlot) gather(p *plan, requests []*infer.Request, inPlace bool) error {
+	in.values = append(in.values[:0], p.values...)
 	in.copies.Begin(p.size)
 	defer in.copies.End()
 	for i := range p.inputs {
@@ -266,6 +274,9 @@ func (in *inputSlot) gather(p *plan, requests []*infer.Request) error {
 			if p.text += n; err != nil {
 				return err
 			}
+			continue
+		}
+		if inPlace && len(requests) == 1 && in.useInPlace(i, at, requests[0]) {
 			continue
 		}
 		dst := in.region.mem[at.offset : at.offset+at.size]

@@ -137,7 +137,7 @@ func (s *slot) add(r *infer.Request, i int, part share) {
 		o = &s.outs[i]
 	}
 	out := r.Response.AddOutput()
-	out.Name, out.Type, out.Index = x.Name, x.Type, i
+	out.Name, out.Type, out.Index, out.Private = x.Name, x.Type, i, true
 	if x.scatter != nil {
 		o.scattered(out, part.n)
 		return

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"shoal/internal/inflight"
 	"shoal/internal/status"
@@ -20,6 +21,7 @@ type SizeError func(n, limit int64) error
 type Body struct {
 	B      []byte
 	buf    *[]byte // what B is a part of, nil when there is none
+	align  int     // the byte of B that begins a cache line if there is room
 	memory *inflight.Pool
 	holds  *atomic.Int64 // what its connection holds; nil for a body of our own
 }
@@ -60,9 +62,15 @@ const (
 // returns tooLarge's error, with the known size and the limit. A body that does
 // not fit the memory budget fails too.
 func (x *Exchange) Receive(limit int64, tooLarge SizeError) (*Body, error) {
+	return x.ReceiveAligned(0, limit, tooLarge)
+}
+
+// ReceiveAligned is Receive for a body whose content from the n-th byte on is
+// used in place: that byte begins a cache line if the memory has room for it.
+func (x *Exchange) ReceiveAligned(n int, limit int64, tooLarge SizeError) (*Body, error) {
 	c := x.conn
 	p := NewBody(c.server.opt.Memory)
-	p.holds = &c.holds
+	p.holds, p.align = &c.holds, max(n, 0)
 	length, err := x.Header.ContentLength(), error(nil)
 	switch {
 	case x.body.done: // there is none, or it was read
@@ -115,7 +123,7 @@ func (p *Body) readAll(r io.Reader, length int, limit int64, tooLarge SizeError)
 // to an amount in proportion to what has arrived.
 func (p *Body) growTo(length int) error {
 	if len(p.B) > 0 {
-		if buf := p.memory.Reuse(length, int64(cap(p.B))); buf != nil {
+		if buf := p.memory.Reuse(length, p.held()); buf != nil {
 			p.move(buf)
 			return nil
 		}
@@ -128,7 +136,7 @@ func (p *Body) Grow(n int) error {
 	if p.holds != nil {
 		p.holds.Store(0) // the server waits for memory, not for the client
 	}
-	buf, err := p.memory.Claim(n, int64(cap(p.B)))
+	buf, err := p.memory.Claim(n, p.held())
 	if err != nil {
 		return err
 	}
@@ -138,14 +146,33 @@ func (p *Body) Grow(n int) error {
 
 // move moves the body to buf.
 func (p *Body) move(buf *[]byte) {
-	next := (*buf)[:copy(*buf, p.B)]
+	room := (*buf)[:cap(*buf)]
+	if at := p.shift(room); at <= cap(*buf)-len(*buf) {
+		room = room[at:]
+	}
+	next := room[:copy(room, p.B)]
 	if p.buf != nil {
 		p.memory.Put(p.buf)
 	}
 	p.B, p.buf = next, buf
 	if p.holds != nil {
-		p.holds.Store(int64(cap(next)))
+		p.holds.Store(p.held())
 	}
+}
+
+// held returns the memory that the body has.
+func (p *Body) held() int64 {
+	if p.buf == nil {
+		return 0
+	}
+	return int64(cap(*p.buf))
+}
+
+// shift returns where in memory the body has to begin for its alignment.
+func (p *Body) shift(memory []byte) int {
+	const line = 64
+	at := uintptr(unsafe.Pointer(unsafe.SliceData(memory))) + uintptr(p.align)
+	return int(-at % line)
 }
 
 // bodyError returns the client's error for a failed read.

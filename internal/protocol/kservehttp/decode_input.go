@@ -181,7 +181,7 @@ func (d *decoder) finishInput() error {
 		return err
 	}
 	to := d.r.AddInput()
-	to.Name, to.Type, to.Shape, to.Data, to.From = in.nameText, in.typed, in.dims, infer.Data{First: data}, from
+	to.Name, to.Type, to.Shape, to.Data, to.From = in.nameText, in.typed, in.dims, infer.Data{First: data, Private: true}, from
 	return nil
 }
 

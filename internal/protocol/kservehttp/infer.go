@@ -108,7 +108,7 @@ func (h *handler) receiveInfer(x *httpserver.Exchange, a *inferAnswer) (int, err
 			limit, tooLarge = h.maxInput, errRawTooLarge
 		}
 	}
-	if a.body, err = x.Receive(limit, tooLarge); err != nil {
+	if a.body, err = x.ReceiveAligned(json, limit, tooLarge); err != nil {
 		return 0, err
 	}
 	if enc != compression.Identity {

@@ -41,7 +41,7 @@ func decodeRaw(r *infer.Request, sig *model.Signature, data []byte, maxInput int
 		}
 	}
 	in := r.AddInput()
-	in.Name, in.Type, in.Shape, in.Data = t.Name, t.Type, shape, infer.Data{First: data}
+	in.Name, in.Type, in.Shape, in.Data = t.Name, t.Type, shape, infer.Data{First: data, Private: true}
 	return nil
 }
 

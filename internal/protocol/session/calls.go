@@ -214,7 +214,7 @@ func (x *session) read(sl *slot, r *infer.Request, all bool) error {
 			return err
 		}
 		copy(memory, in.Data.First)
-		in.Data = infer.Data{First: memory}
+		in.Data = infer.Data{First: memory, Private: true}
 	}
 	return nil
 }

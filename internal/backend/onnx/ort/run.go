@@ -14,7 +14,7 @@ import (
 type Call struct {
 	lib  *Library
 	run  [8]uintptr // the arguments of Run, set by Prepare
-	args [5]uintptr // the arguments of the other calls
+	args [7]uintptr // the arguments of the other calls
 	out  [2]uintptr // where they put their results
 
 	// The objects whose addresses are in the arguments. Storing them here keeps
@@ -69,6 +69,18 @@ func (c *Call) Release(v Value) {
 		c.args[0] = uintptr(v)
 		purego.SyscallN(c.lib.fns[fnReleaseValue], c.args[:1]...)
 	}
+}
+
+// Tensor returns a tensor over data that is in use until the tensor is
+// released. The caller keeps data alive.
+func (c *Call) Tensor(t tensor.Type, shape tensor.Shape, data []byte) (Value, error) {
+	c.dims = shape
+	c.args = [7]uintptr{
+		c.lib.cpu, uintptr(unsafe.Pointer(unsafe.SliceData(data))), uintptr(len(data)),
+		uintptr(unsafe.Pointer(unsafe.SliceData(shape))), uintptr(len(shape)), elementOf(t), c.result(0),
+	}
+	err := c.invoke(fnCreateTensorWithData, 7)
+	return Value(c.out[0]), err
 }
 
 // Describe returns a tensor's type and appends its shape to dims. It allocates
