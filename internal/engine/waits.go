@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"strings"
 	"sync"
 
@@ -12,8 +13,8 @@ import (
 // model may call another one, which may call the first: when every instance of
 // the models in such a circle waits for another, none would ever go on.
 type waitGraph struct {
-	mu sync.Mutex // protects the field below
-	by map[*backend.Holder]map[node]int
+	mu sync.Mutex                 // protects the field below
+	by map[*backend.Holder][]node // an entry for each request
 }
 
 // A node is a version of a model.
@@ -28,12 +29,9 @@ func (w *waitGraph) begin(h *backend.Holder, v node, instances func(node) int) e
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.by == nil {
-		w.by = make(map[*backend.Holder]map[node]int)
+		w.by = make(map[*backend.Holder][]node)
 	}
-	if w.by[h] == nil {
-		w.by[h] = make(map[node]int)
-	}
-	w.by[h][v]++
+	w.by[h] = append(w.by[h], v)
 	if chain := w.chain(h, v, instances); chain != nil {
 		w.endLocked(h, v)
 		return status.Errorf(status.Unavailable, "the call of model '%s' would wait for itself: %s, and every instance of these waits for another; add instances (instance_group), or do not call in a circle",
@@ -50,18 +48,22 @@ func (w *waitGraph) end(h *backend.Holder, v node) {
 }
 
 func (w *waitGraph) endLocked(h *backend.Holder, v node) {
-	if w.by[h][v]--; w.by[h][v] == 0 {
-		delete(w.by[h], v)
-	}
-	if len(w.by[h]) == 0 {
+	targets := w.by[h]
+	if len(targets) == 1 {
 		delete(w.by, h)
+		return
 	}
+	at := slices.Index(targets, v)
+	w.by[h] = slices.Delete(targets, at, at+1)
 }
 
 // chain returns the models of a circle in which h would wait for v without end;
 // nil when there is none. Such a circle is a set of versions all of whose
 // instances wait: for an instance of the set, or for h itself.
 func (w *waitGraph) chain(h *backend.Holder, v node, instances func(node) int) []string {
+	if !w.waits(v) {
+		return nil
+	}
 	above := make(map[*backend.Holder]bool) // they go on only after h does
 	var climb func(*backend.Holder)
 	climb = func(h *backend.Holder) {
@@ -98,13 +100,18 @@ func (w *waitGraph) chain(h *backend.Holder, v node, instances func(node) int) [
 	return w.path(node{h.Model, h.Version}, v, stuck)
 }
 
-func reaches(targets map[node]int, set map[node]bool) bool {
-	for t := range targets {
-		if set[t] {
+// waits reports whether an instance of the version waits.
+func (w *waitGraph) waits(v node) bool {
+	for holder := range w.by {
+		if holder.Version == v.version && holder.Model == v.model {
 			return true
 		}
 	}
 	return false
+}
+
+func reaches(targets []node, set map[node]bool) bool {
+	return slices.ContainsFunc(targets, func(t node) bool { return set[t] })
 }
 
 // path follows the waits in the set from one version by way of another, until a
@@ -123,7 +130,7 @@ func (w *waitGraph) path(from, by node, set map[node]bool) []string {
 			if (node{holder.Model, holder.Version}) != by {
 				continue
 			}
-			for t := range targets {
+			for _, t := range targets {
 				if set[t] && (!found || t.model < next.model) {
 					next, found = t, true
 				}

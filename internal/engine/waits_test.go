@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -48,7 +49,7 @@ func TestWaitsWithoutEndAreFound(t *testing.T) {
 				}
 			}
 			for _, one := range tt.waits {
-				if w.by[one.by][node{one.on, 1}] > 0 {
+				if slices.Contains(w.by[one.by], node{one.on, 1}) {
 					w.end(one.by, node{one.on, 1})
 				}
 			}

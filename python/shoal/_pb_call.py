@@ -12,6 +12,9 @@ from shoal._pb_response import InferenceResponse, TritonError
 from shoal._pb_tensor import Tensor, TritonModelException
 
 
+_worker: Any = None
+
+
 def _server() -> Any:
     global _worker
     if _worker is None:
@@ -21,11 +24,8 @@ def _server() -> Any:
     return _worker
 
 
-_worker: Any = None
-
-
 def _open() -> _calls.Calls:
-    calls = _server().calls()
+    calls = (_worker or _server()).calls()
     if calls is None:
         raise TritonModelException("BLS is only supported during the 'execute' function.")
     return calls
@@ -34,14 +34,11 @@ def _open() -> _calls.Calls:
 def _parts(request: Any) -> tuple[list[tuple], tuple, _calls.Told]:
     tensors = [(t._name, t._array, t._datatype) for t in request.inputs()]
     target = request.model_name(), request.model_version(), tuple(request.requested_output_names())
-    rare = request.request_id(), request.correlation_id(), request.flags(), request.timeout()
-    parameters, trace = request.parameters(), request._trace
-    if rare == _RARE and parameters == "{}" and (trace is None or trace._name is None):
+    rare = request._rare()
+    if rare is None:
         return tensors, target, _calls.NOTHING
-    return tensors, target, _calls.Told(*rare, json.loads(parameters), trace._name if trace else None)
-
-
-_RARE = ("", 0, 0, 0)
+    *simple, parameters, trace = rare
+    return tensors, target, _calls.Told(*simple, json.loads(parameters), trace._name if trace else None)
 
 
 def _response(calls: _calls.Calls, slot: Any, answer: _calls.Answer) -> InferenceResponse:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 RELEASE_RESCHEDULE = 2
 
+_pb_call: Any = None  # the module, once a model calls another: most never do
+
 
 class MemoryType(enum.IntEnum):
     """Where a called model's outputs are wanted."""
@@ -39,6 +41,14 @@ class InferenceTrace:
     def get_context(self) -> str | None:
         """The trace's context for what the model calls by itself, as JSON, when the server sends traces to OpenTelemetry; else None."""
         return json.dumps({"traceparent": self._context}) if self._context else None
+
+
+def _calling() -> Any:
+    global _pb_call
+    from shoal import _pb_call as module
+
+    _pb_call = module
+    return module
 
 
 def _check(name: str, value: Any, wanted: type | tuple[type, ...]) -> None:
@@ -167,15 +177,17 @@ class InferenceRequest:
     def exec(self, decoupled: bool = False) -> InferenceResponse | ResponseIterator:
         """Sends the request to another model of this server and waits for its response, or, with decoupled, returns an
         iterator over its responses. A response may be an error."""
-        from shoal import _pb_call
-
-        return _pb_call.execute(self, decoupled)
+        return (_pb_call or _calling()).execute(self, decoupled)
 
     def async_exec(self, decoupled: bool = False) -> Any:
         """Like exec, for `async def execute`: await it."""
-        from shoal import _pb_call
+        return (_pb_call or _calling()).execute_async(self, decoupled)
 
-        return _pb_call.execute_async(self, decoupled)
+    def _rare(self) -> tuple | None:
+        """What few calls have: id, sequence, flags, time-out, parameters, trace. None when this one has none of it."""
+        if not (self._id or self._correlation or self._flags or self._timeout or self._trace) and self._parameters == "{}":
+            return None
+        return self._id, self._correlation, self._flags, self._timeout, self._parameters, self._trace
 
 
 _tensor = Tensor._of
@@ -262,6 +274,9 @@ class _Received(InferenceRequest):
         if self._exchange is None:
             self._exchange = Exchange(self._request(), self._owner.decoupled)
         return self._exchange
+
+    def _rare(self) -> tuple | None:
+        return self.request_id(), self.correlation_id(), self.flags(), self.timeout(), self.parameters(), None
 
     def _respond(self, response: InferenceResponse) -> None:
         """Answers with the response that execute returned; one that cannot be sent fails only this request."""

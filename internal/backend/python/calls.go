@@ -37,8 +37,8 @@ type calls struct {
 type call struct {
 	callMessage
 	slot   *slot
-	wake   func(*call) // tells the thread that waits in the slot; nil when the answers go over the socket
-	cancel context.CancelFunc
+	wake   func(*call)   // tells the thread that waits in the slot; nil when the answers go over the socket
+	cancel func()        // ends the call's context, unless that is the batch's
 	taken  chan struct{} // buffered 1: the worker has read the last response
 	answer []byte        // memory for the message of an answer
 }
@@ -70,7 +70,7 @@ func (c *calls) slot(payload []byte) error {
 
 // call starts a call that came over the socket.
 func (c *calls) call(payload []byte) error {
-	k, ctx, parent, err := c.begin(payload)
+	k, ctx, err := c.begin(payload, false)
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (c *calls) call(payload []byte) error {
 	}
 	go func() {
 		defer c.model.calls.Done()
-		c.run(ctx, parent, k)
+		c.run(ctx, k)
 	}()
 	return nil
 }
@@ -95,7 +95,7 @@ func (c *calls) inline(number int, at, size uint64) error {
 	if err := s.see(int(at + size)); err != nil {
 		return err
 	}
-	k, ctx, parent, err := c.begin(append([]byte(nil), s.out[at:at+size]...))
+	k, ctx, err := c.begin(append([]byte(nil), s.out[at:at+size]...), true)
 	if err != nil {
 		return err
 	}
@@ -105,44 +105,49 @@ func (c *calls) inline(number int, at, size uint64) error {
 		return wireFault("call %d is in slot %d, and its message in slot %d", k.id, k.number, number)
 	}
 	k.wake = func(*call) { _ = c.link.mem.answered() } // a worker that is gone need not know
-	c.run(ctx, parent, k)
+	c.run(ctx, k)
 	return nil
 }
 
-// begin reads a call's message and records the call. The caller must end
+// begin reads a call's message and records the call, and returns its context.
+// Own means that the thread that runs the batch calls. The caller must end
 // c.model.calls for it.
-func (c *calls) begin(payload []byte) (k *call, ctx, parent context.Context, err error) {
+func (c *calls) begin(payload []byte, own bool) (k *call, ctx context.Context, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k = &call{}
 	if err := k.read(payload, &c.tables); err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
 	k.slot = c.slots[k.number]
 	if k.slot == nil || c.live[k.id] != nil {
-		return nil, nil, nil, wireFault("call %d is in slot %d, which is not one for calls", k.id, k.number)
+		return nil, nil, wireFault("call %d is in slot %d, which is not one for calls", k.id, k.number)
 	}
 	if k.size > half {
-		return nil, nil, nil, wireFault("call %d has %d bytes", k.id, k.size)
+		return nil, nil, wireFault("call %d has %d bytes", k.id, k.size)
 	}
 	if k.decoupled {
 		k.taken = make(chan struct{}, 1)
 	}
-	ctx, parent = c.context(k.batch)
-	ctx, k.cancel = context.WithCancel(ctx)
+	if own { // the context of one call does for the others of the batch, which come one after the other
+		k.cancel = func() {}
+		ctx = c.link.clients.calling(k.batch, func(parents []context.Context) (context.Context, func()) { return c.context(k.batch, parents) })
+	}
+	if ctx == nil {
+		ctx, k.cancel = c.context(k.batch, c.link.clients.running(k.batch))
+	}
 	c.live[k.id] = k
 	c.model.calls.Add(1)
-	return k, ctx, parent, nil
+	return k, ctx, nil
 }
 
-// context returns the context of a call, and, for the call of a batch with one
-// request, that of its client, with which the call ends. The caller has the
-// mutex.
-func (c *calls) context(batch uint64) (ctx, parent context.Context) {
+// context returns a context for calls of a batch, 0 for none, whose requests
+// have those contexts, and what ends it. It also ends with the worker and, if the
+// batch has one request, with its client. The caller has the mutex.
+func (c *calls) context(batch uint64, parents []context.Context) (context.Context, func()) {
 	if batch == 0 {
-		return c.ctx, nil
+		return context.WithCancel(c.ctx)
 	}
-	parents := c.link.clients.running(batch)
 	if c.sequence != batch {
 		c.sequence, c.holder = batch, &backend.Holder{Model: c.model.sig.Name, Version: c.model.src.Version}
 		for _, p := range parents {
@@ -151,20 +156,20 @@ func (c *calls) context(batch uint64) (ctx, parent context.Context) {
 			}
 		}
 	}
-	ctx = backend.WithHolder(c.ctx, c.holder)
-	if len(parents) == 1 {
-		parent = parents[0]
+	ctx, cancel := context.WithCancel(backend.WithHolder(c.ctx, c.holder))
+	if len(parents) != 1 || parents[0] == nil {
+		return ctx, cancel
 	}
-	return ctx, parent
+	stop := context.AfterFunc(parents[0], cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+	}
 }
 
-// run sends a call to its model and the answers to the worker. The call ends
-// with parent, too.
-func (c *calls) run(ctx, parent context.Context, k *call) {
+// run sends a call to its model and the answers to the worker.
+func (c *calls) run(ctx context.Context, k *call) {
 	defer k.cancel()
-	if parent != nil {
-		defer context.AfterFunc(parent, k.cancel)()
-	}
 	r := infer.NewRequest()
 	defer r.Release()
 	if err := c.ask(ctx, k, r); err != nil {

@@ -28,6 +28,11 @@ type clients struct {
 	sequence uint64     // of the batch that runs; 0 for none
 	requests []*infer.Request
 	ended    chan struct{} // closed when the batch ends; nil while no client is watched
+
+	// The context of the calls that the batch's own thread makes, and what ends
+	// it; nil before the first.
+	calls    context.Context
+	endCalls func()
 }
 
 // begin sets the running batch.
@@ -46,6 +51,24 @@ func (c *clients) end() {
 		close(c.ended)
 		c.ended = nil
 	}
+	if c.endCalls != nil {
+		c.endCalls()
+		c.calls, c.endCalls = nil, nil
+	}
+}
+
+// calling returns the context of the calls that the running batch's own thread
+// makes; nil when that is another batch. The first call makes it.
+func (c *clients) calling(sequence uint64, begin func(parents []context.Context) (context.Context, func())) context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if sequence != c.sequence {
+		return nil
+	}
+	if c.calls == nil {
+		c.calls, c.endCalls = begin(c.parents())
+	}
+	return c.calls
 }
 
 // running returns the contexts of the requests in the running batch; none when
@@ -56,6 +79,11 @@ func (c *clients) running(sequence uint64) (list []context.Context) {
 	if sequence != c.sequence {
 		return nil
 	}
+	return c.parents()
+}
+
+// parents returns the contexts of the requests. The caller has the mutex.
+func (c *clients) parents() (list []context.Context) {
 	for _, r := range c.requests {
 		list = append(list, r.Context)
 	}
