@@ -234,7 +234,10 @@ func (c *conn) open(id uint32, r *request, size int64, endStream bool) (_ *call,
 	if m := r.method; m != nil && !m.clientStreams && !endStream {
 		c.receiving.push(s)
 	}
-	if r.timed {
+	if s.streams() {
+		s.inbox = newInbox()
+	}
+	if r.timed { // from here on the call can end at any time
 		s.limit(r.timeout)
 	}
 	return s, nil, crowded
@@ -267,7 +270,6 @@ func (c *conn) begin(s *call, endStream bool) {
 		s.assembly.fault = errNoMessage // nobody reads its messages
 		c.run(s)
 	case m.clientStreams:
-		s.inbox = newInbox()
 		c.run(s)
 	}
 	if endStream {
@@ -317,9 +319,11 @@ func (c *conn) ended(s *call) {
 	case s.inbox != nil:
 		s.inbox.finish()
 	case !s.started:
+		c.mu.Lock() // its deadline may free the message
 		if !s.message.there {
 			s.inErr = errNoMessage
 		}
+		c.mu.Unlock()
 		c.run(s)
 	}
 }

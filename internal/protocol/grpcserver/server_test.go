@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -160,6 +161,27 @@ func TestDeadlineReachesTheHandlerAndTheClient(t *testing.T) {
 	<-inside.Done()
 	if _, ok := inside.Deadline(); !ok || !errors.Is(inside.Err(), context.DeadlineExceeded) {
 		t.Errorf("got deadline %v and %v inside, want one that has passed", ok, inside.Err())
+	}
+}
+
+// TestADeadlineMayPassAtAnyMoment is for the race detector: the call ends while
+// the reader begins it, or while its message arrives.
+func TestADeadlineMayPassAtAnyMoment(t *testing.T) {
+	s := start(t, Options{})
+	for _, method := range []string{"Chat", "Say"} {
+		c := s.raw(t)
+		var end []string
+		for i := range uint32(300) {
+			id := 2*i + 1
+			c.open(id, false, usual(method, "grpc-timeout", strconv.Itoa(1+int(i)%100)+"u")...)
+			c.check(c.framer.WriteData(id, true, rawMessage(1)))
+			if got := c.outcome(id); got != "OK" && got != "DeadlineExceeded" && got != "RST CANCEL" {
+				end = append(end, got)
+			}
+		}
+		if len(end) > 0 {
+			t.Errorf("%s: got %v, want OK, DeadlineExceeded or RST CANCEL", method, end)
+		}
 	}
 }
 
