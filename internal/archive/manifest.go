@@ -22,15 +22,18 @@ const ManifestPath = "MAR-INF/MANIFEST.json"
 // A Manifest is an archive's description of its model, in the members that both
 // servers know. What an archive does not have is empty.
 type Manifest struct {
-	Runtime string `json:"runtime"`
-	Engine  *struct {
-		Name    string `json:"engineName"`
-		Version text   `json:"engineVersion"`
-	} `json:"engine"`
-	Model *Model `json:"model"`
+	Runtime string  `json:"runtime"`
+	Engine  *Engine `json:"engine"`
+	Model   *Model  `json:"model"`
 
 	// Present says that the archive has a manifest at all.
 	Present bool `json:"-"`
+}
+
+// An Engine is what the model was trained with.
+type Engine struct {
+	Name    string `json:"engineName"`
+	Version text   `json:"engineVersion"`
 }
 
 // A Model is the part of a manifest about the model itself.
@@ -122,7 +125,8 @@ func readOldManifest(dir string) (m Manifest, found bool, err error) {
 		return Manifest{}, false, err
 	}
 	var old struct {
-		Model struct {
+		Engine map[string]text
+		Model  struct {
 			Name    string `json:"Model-Name"`
 			Service string `json:"Service"`
 		}
@@ -133,7 +137,11 @@ func readOldManifest(dir string) (m Manifest, found bool, err error) {
 	if old.Model.Service == "" {
 		return Manifest{}, false, ErrNoService
 	}
-	return Manifest{Runtime: "python", Present: true, Model: &Model{Name: old.Model.Name, Version: "snapshot", Handler: old.Model.Service}}, true, nil
+	m = Manifest{Runtime: "python", Present: true, Model: &Model{Name: old.Model.Name, Version: "snapshot", Handler: old.Model.Service}}
+	for name, version := range old.Engine {
+		m.Engine = &Engine{Name: name, Version: version}
+	}
+	return m, true, nil
 }
 
 // ErrNoService is the error of a manifest of version 0.x without a handler.

@@ -229,7 +229,7 @@ func (s *Store) validate(v *Version) error {
 	switch {
 	case v.name == "":
 		return errorf(400, kindInvalid, "Model name is not defined.")
-	case v.handler == "":
+	case v.handler == "" && s.opt.Dialect == MMS: // TorchServe finds out when the workers start
 		return errorf(400, kindInvalid, "Model handler is not defined.")
 	case !s.knowsRuntime(v.runtime):
 		return errorf(400, kindInvalid, "Runtime is not defined or invalid.")

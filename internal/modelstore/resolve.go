@@ -65,6 +65,9 @@ func (s *Store) resolveTS(ctx context.Context, url string) (dir string, own bool
 		}
 	case !filepath.IsAbs(url):
 		file = filepath.Join(s.opt.Folder, filepath.FromSlash(url))
+		if _, err := os.Stat(file); err != nil {
+			file = filepath.Join(s.opt.Folder, path.Base(url)) // as the original, which takes the last part alone
+		}
 	}
 	info, err := os.Stat(file)
 	if err != nil {

@@ -279,9 +279,11 @@ def test_torchserve_starts_again_with_what_was_registered(tmp_path):
         assert len(registered) == 2, server.log
 
 
-def call(address: str, service: str, method: str, request: bytes, stream: bool = False, metadata=()):
-    """A gRPC call with an encoded message; returns what field 1 of each answer has."""
+def call(address: str, service: str, method: str, request: bytes | list[bytes], stream: bool = False, metadata=()):
+    """A gRPC call with an encoded message; returns what field 1 of each answer has. A list of messages is a stream, whose answers come whole."""
     with grpc.insecure_channel(address) as channel:
+        if isinstance(request, list):
+            return list(channel.stream_stream(f"/org.pytorch.serve.grpc.{service}/{method}")(iter(request), timeout=20, metadata=metadata))
         make = channel.unary_stream if stream else channel.unary_unary
         answer = make(f"/org.pytorch.serve.grpc.{service}/{method}")(request, timeout=20, metadata=metadata)
         return [field(m, 1) for m in answer] if stream else field(answer, 1)
@@ -297,7 +299,8 @@ def message(**fields: object) -> bytes:
             continue
         for v in [message(f1=k, f2=w) for k, w in value.items()] if isinstance(value, dict) else [value]:
             raw = v.encode() if isinstance(v, str) else v
-            out += bytes([n << 3 | 2, len(raw)]) + raw
+            size = [len(raw)] if len(raw) < 128 else [len(raw) & 127 | 128, len(raw) >> 7]
+            out += bytes([n << 3 | 2, *size]) + raw
     return out
 
 
@@ -326,8 +329,29 @@ def test_torchserve_over_grpc(tmp_path):
         assert call(i, inference, "Predictions", message(f1="exc", f3={"body": "num"})) == b"3.5"
         call(m, management, "RegisterModel", message(f3=1, f8=1, f9="stream.mar"))
         assert call(i, inference, "StreamPredictions", message(f1="stream", f3={"body": "x"}), stream=True) == [b"part0 ", b"part1 ", b"part2 ", b"end"]
+        # A stream of requests, each in a sequence; one that fails does not end it.
+        call(m, management, "RegisterModel", message(f3=1, f8=1, f9="ctx.mar"))
+        asked = [("exc", "num"), ("exc", "x"), ("nope", "x"), ("exc", "str")]
+        answers = call(i, inference, "StreamPredictions2", [message(f1=name, f3={"body": body}, f4="s1") for name, body in asked])
+
+        def fails(code: int, text: str, kind: str) -> bytes:
+            info = message(f1="type.googleapis.com/google.rpc.ErrorInfo", f2=message(f1=kind))
+            return message(f3=message(f1=code, f2=text, f3=info))
+
+        errors = [
+            fails(14, "Prediction failed", "org.pytorch.serve.http.InternalServerException"),
+            fails(13, "Model not found: nope", "org.pytorch.serve.archive.model.ModelNotFoundException"),
+        ]
+        assert answers == [message(f1="3.5"), *errors, message(f1="h\u00e9llo")]
+        unnamed = [message(f1="exc", f3={"body": "num"}), message(f1="ctx", f3={"ts_request_sequence_start": "true"})]
+        without, started = call(i, inference, "StreamPredictions2", unnamed)
+        assert without == fails(13, "Parameter sequenceId is required.", "BadRequestException.()")
+        headers = json.loads(field(started, 1))["headers"]
+        assert headers["ts_request_sequence_id"].startswith("ts-seq-") and headers["ts_request_sequence_start"] == "true"
         assert json.loads(call(m, management, "DescribeModel", message(f1="exc")))[0]["modelName"] == "exc"
-        assert json.loads(call(m, management, "ListModels", b""))["models"][0] == {"modelName": "exc", "modelUrl": "exc.mar"}
+        said = json.loads(call(m, management, "DescribeModel", message(f1="ctx", f3=1)))[0]["customizedMetadata"]
+        assert said["headers"] == {"describe": "True"} and said["keys"] == []
+        assert json.loads(call(m, management, "ListModels", b""))["models"][1] == {"modelName": "exc", "modelUrl": "exc.mar"}
         assert call(m, management, "ScaleWorker", message(f1="exc", f3=1, f4=1, f6=1)) == b"Workers scaled to 1 for model: exc"
         faults = [
             (i, inference, "Predictions", message(f1="nope"), "INTERNAL", "Model not found: nope\norg.pytorch.serve.archive.model.ModelNotFoundException"),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import http.server
 import json
 import os
 import shutil
 import signal
 import socket
 import subprocess
+import threading
 
 import archives
 from server import environment, wait_until
@@ -80,6 +82,11 @@ def test_the_guide_as_written(tmp_path):
         assert done.returncode == 0, f"{command}: {done.stdout} {done.stderr}"
         return done.stdout
 
+    def load(requests: int, callers: int) -> None:
+        if shutil.which("ab"):
+            out = run(f'ab -k -l -n {requests} -c {callers} -T "image/jpeg" -p kitten.jpg localhost:8080/predictions/resnet-152')
+            assert "Failed requests:        0" in out and f"Complete requests:      {requests}" in out and "Non-2xx" not in out, out
+
     run("model-archiver --model-name resnet-152 --model-path src --handler service --export-path store")
     (tmp_path / "config.properties").write_text(
         f"inference_address=http://127.0.0.1:{ports['8080']}\nmanagement_address=http://127.0.0.1:{ports['8081']}\n"
@@ -87,6 +94,20 @@ def test_the_guide_as_written(tmp_path):
     )
     subprocess.run("mxnet-model-server --start", shell=True, cwd=tmp_path, env=env, check=True, timeout=60, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     pid = int((tmp_path / ".model_server.pid").read_text())
+    class Bucket(http.server.SimpleHTTPRequestHandler):
+        """Answers every path with the archive."""
+
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write((store / "resnet-152.mar").read_bytes())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    bucket = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Bucket)
+    threading.Thread(target=bucket.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{bucket.server_port}"
     try:
         assert run("curl -s localhost:8080/ping") == '{\n  "status": "Healthy"\n}\n'
         told = run('curl -s -X POST "localhost:8081/models?url=resnet-152.mar&batch_size=8&max_batch_delay=10&initial_workers=1"')
@@ -94,12 +115,22 @@ def test_the_guide_as_written(tmp_path):
         described = json.loads(run("curl -s localhost:8081/models/resnet-152"))
         assert (described["batchSize"], described["maxBatchDelay"], described["workers"][0]["status"]) == (8, 10, "READY")
         assert json.loads(run("curl -s -X POST localhost:8080/predictions/resnet-152 -T kitten.jpg")) == {"probability": 500.0}
-        if shutil.which("ab"):
-            out = run('ab -k -l -n 1000 -c 100 -T "image/jpeg" -p kitten.jpg localhost:8080/predictions/resnet-152')
-            assert "Failed requests:        0" in out and "Complete requests:      1000" in out and "Non-2xx" not in out, out
+        load(1000, 100)
+        # The measurement: other numbers, the archive from a URL, and no number of workers at all.
+        for query, told in (
+            ("resnet-152.mar&batch_size=8&max_batch_delay=50", 'Model "resnet-152" registered'),
+            (f"{url}/model-server/model_archive_1.0/examples/resnet-152-batching/resnet-152.mar&batch_size=16&max_batch_delay=50&initial_workers=8", "Workers scaled"),
+        ):
+            assert json.loads(run("curl -s -X DELETE localhost:8081/models/resnet-152")) == {"status": 'Model "resnet-152" unregistered'}
+            assert json.loads(run(f'curl -s -X POST "localhost:8081/models?url={query}"')) == {"status": told}
+        described = json.loads(run("curl -s localhost:8081/models/resnet-152"))
+        assert (described["batchSize"], described["maxBatchDelay"], len(described["workers"])) == (16, 50, 8)
+        load(2000, 1000)
         assert run("mxnet-model-server --stop").splitlines()[-1] == "Model server stopped."
         wait_until(lambda: not os.path.exists(f"/proc/{pid}"), 10, "the server's end")
     finally:
+        bucket.shutdown()
+        bucket.server_close()
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:

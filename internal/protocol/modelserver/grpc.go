@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"sync"
@@ -244,7 +245,10 @@ func (h *handler) grpcError(err error) error {
 		return grpcstatus.Error(codes.Unknown, "") // as the original's
 	}
 	pkg, ok := packages[e.Type]
-	if !ok {
+	switch kind := "BadRequestException"; {
+	case h.apis == Inference && e.Type == kind:
+		return grpcstatus.Error(code, e.Text+"\n"+kind+".()") // as the original's
+	case !ok:
 		pkg = "org.pytorch.serve.http."
 	}
 	return grpcstatus.Error(code, e.Text+"\n"+pkg+e.Type)
@@ -262,7 +266,7 @@ func (h *handler) inferenceService() *grpc.ServiceDesc {
 			}),
 			h.unary("Predictions", func(ctx context.Context, m *message) ([]byte, error) {
 				var out []byte
-				err := h.predictions(ctx, m, func(b []byte) error {
+				err := h.predictions(ctx, m, nil, func(b []byte) error {
 					out = append(out, b...)
 					return nil
 				})
@@ -278,16 +282,97 @@ func (h *handler) inferenceService() *grpc.ServiceDesc {
 			if err := h.admit(s.Context()); err != nil {
 				return err
 			}
-			if err := h.predictions(s.Context(), m, func(b []byte) error { return s.SendMsg(encoded(b)) }); err != nil {
+			if err := h.predictions(s.Context(), m, nil, func(b []byte) error { return s.SendMsg(encoded(b)) }); err != nil {
 				return h.grpcError(err)
 			}
 			return nil
-		}}},
+		}}, {StreamName: "StreamPredictions2", ServerStreams: true, ClientStreams: true, Handler: h.sequences}},
 	}
 }
 
+// The headers by which handlers know the sequence of a request.
+const (
+	sequenceID    = "ts_request_sequence_id"
+	sequenceStart = "ts_request_sequence_start"
+	sequenceEnd   = "ts_request_sequence_end"
+)
+
+// sequences answers the requests of a stream one after another: those of a sequence
+// depend on their order. A request that fails is told in its answer, and the stream
+// goes on.
+func (h *handler) sequences(_ any, s grpc.ServerStream) (err error) {
+	defer guard(&err)
+	if err := h.admit(s.Context()); err != nil {
+		return err
+	}
+	for {
+		m := &message{}
+		if err := s.RecvMsg(m); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		headers, err := m.sequence()
+		if err == nil {
+			err = h.predictions(s.Context(), m, headers, func(b []byte) error { return s.SendMsg(encoded(b)) })
+		}
+		if err != nil {
+			if gone := s.Context().Err(); gone != nil {
+				return gone
+			}
+			if err := s.SendMsg(failed(h.grpcError(err))); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// sequence returns the headers of a request in a sequence.
+func (m *message) sequence() ([]modelstore.Header, error) {
+	var list []modelstore.Header
+	add := func(name, value string) {
+		list = append(list, modelstore.Header{Name: []byte(name), Value: []byte(value)})
+	}
+	says := func(name string) bool {
+		for _, p := range m.input {
+			if p.Name == name {
+				return strings.EqualFold(string(p.Value), "true")
+			}
+		}
+		return false
+	}
+	id := m.texts[4]
+	if id == "" {
+		if !says(sequenceStart) {
+			return nil, errBad("Parameter sequenceId is required.")
+		}
+		id = "ts-seq-" + newID()
+		add(sequenceStart, "true")
+	}
+	add(sequenceID, id)
+	if says(sequenceEnd) {
+		add(sequenceEnd, "true")
+	}
+	return list, nil
+}
+
+// failed returns the answer to a request of a stream that goes on: field 3 has a
+// google.rpc.Status, whose detail is a google.rpc.ErrorInfo with the error's name.
+func failed(err error) reply {
+	st := grpcstatus.Convert(err)
+	text, kind, _ := strings.Cut(st.Message(), "\n")
+	bytesField := func(b []byte, field protowire.Number, value []byte) []byte {
+		return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), value)
+	}
+	detail := bytesField(nil, 1, []byte("type.googleapis.com/google.rpc.ErrorInfo"))
+	detail = bytesField(detail, 2, bytesField(nil, 1, []byte(kind)))
+	b := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), uint64(st.Code()))
+	b = bytesField(bytesField(b, 2, []byte(text)), 3, detail)
+	return bytesField(nil, 3, b)
+}
+
 // predictions has a handler run and calls send with each part of its answer.
-func (h *handler) predictions(ctx context.Context, m *message, send func([]byte) error) (err error) {
+func (h *handler) predictions(ctx context.Context, m *message, headers []modelstore.Header, send func([]byte) error) (err error) {
 	name, version := m.texts[1], m.texts[2]
 	if name == "" {
 		return errBad("Parameter model_name is required.")
@@ -312,7 +397,7 @@ func (h *handler) predictions(ctx context.Context, m *message, send func([]byte)
 	r.Hold(lease)
 	r.Claim = h.opt.Memory.Budget().Claim()
 	r.Model, r.Version = running.Name(), running.Number()
-	if err := modelstore.Pack(r, newID(), nil, m.input); err != nil {
+	if err := modelstore.Pack(r, newID(), headers, m.input); err != nil {
 		return err
 	}
 	if access := grpcserver.Access(ctx); access != nil {
@@ -354,7 +439,9 @@ func (h *handler) managementService() *grpc.ServiceDesc {
 	return &grpc.ServiceDesc{
 		ServiceName: "org.pytorch.serve.grpc.management.ManagementAPIsService", HandlerType: (*any)(nil),
 		Methods: []grpc.MethodDesc{
-			h.unary("DescribeModel", func(_ context.Context, m *message) ([]byte, error) { return s.Describe(m.texts[1], m.texts[2], nil) }),
+			h.unary("DescribeModel", func(ctx context.Context, m *message) ([]byte, error) {
+				return h.describe(ctx, m.texts[1], m.texts[2], m.numbers[3] != 0, nil)
+			}),
 			h.unary("ListModels", func(_ context.Context, m *message) ([]byte, error) {
 				limit := 100
 				if n := m.number(1); n != nil {
@@ -370,9 +457,11 @@ func (h *handler) managementService() *grpc.ServiceDesc {
 					URL: m.texts[9], HasURL: m.texts[9] != "", Name: m.texts[5], Handler: m.texts[2], Runtime: m.texts[7],
 					BatchSize: m.number(1), InitialWorkers: m.number(3), BatchDelay: m.number(4), Synchronous: m.numbers[8] != 0,
 				}
-				if n := m.number(6); n != nil {
-					d := time.Duration(*n) * time.Second
-					r.ResponseTimeout = &d
+				for field, to := range map[protowire.Number]**time.Duration{6: &r.ResponseTimeout, 11: &r.StartupTimeout} {
+					if n := m.number(field); n != nil {
+						d := time.Duration(*n) * time.Second
+						*to = &d
+					}
 				}
 				return text(s.Register(ctx, r))
 			}),
@@ -394,6 +483,9 @@ func (h *handler) managementService() *grpc.ServiceDesc {
 			h.unary("UnregisterModel", func(ctx context.Context, m *message) ([]byte, error) {
 				if !h.opt.ModelAPI {
 					return nil, errMethod()
+				}
+				if m.texts[1] == "" {
+					return nil, errBad("Parameter url is required.") // as the original's
 				}
 				return text(s.Unregister(ctx, m.texts[1], m.texts[2]))
 			}),

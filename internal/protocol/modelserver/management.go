@@ -2,8 +2,7 @@ package modelserver
 
 import (
 	"bytes"
-	"encoding/json"
-	"strconv"
+	"context"
 	"strings"
 	"time"
 
@@ -19,27 +18,31 @@ func (c *call) management() (done bool, err error) {
 	case n < 2:
 		return false, nil
 	case c.seg[1] == "models":
+		if c.h.ts && n == 5 && c.seg[4] == "set-default" {
+			if c.method == "PUT" {
+				text, err := c.h.opt.Store.SetDefault(c.seg[2], c.seg[3])
+				if err == nil {
+					c.done(modelstore.Done{Status: 200, Text: text})
+				}
+				return true, err
+			}
+			n = 4 // the other methods see the version
+		}
 		if n <= 3 || c.h.ts && n == 4 {
 			return true, c.models()
 		}
-		if c.h.ts && n == 5 && c.seg[4] == "set-default" {
-			if c.method != "PUT" {
-				return true, errMethod()
-			}
-			text, err := c.h.opt.Store.SetDefault(c.seg[2], c.seg[3])
-			if err == nil {
-				c.done(modelstore.Done{Status: 200, Text: text})
-			}
-			return true, err
-		}
 	case !c.h.ts:
-	case c.seg[1] == "v1" && n == 4 && c.seg[2] == "models" && c.method == "GET":
-		ready, err := c.h.opt.Store.Ready(c.seg[3])
+	case c.seg[1] == "v1" && n == 4 && c.seg[2] == "models":
+		if c.method != "GET" {
+			return true, errMethod()
+		}
+		name, _, _ := strings.Cut(c.seg[3], ":")
+		ready, err := c.h.opt.Store.Ready(name)
 		if err == nil {
 			c.reply(200, c.h.opt.Store.Encode(struct {
 				Name  string `json:"name"`
 				Ready bool   `json:"ready"`
-			}{c.seg[3], ready}))
+			}{name, ready}))
 		}
 		return true, err
 	case c.seg[1] == "token" && c.h.opt.Keys != nil:
@@ -53,6 +56,9 @@ func (c *call) management() (done bool, err error) {
 // models answers /models, /models/{model} and /models/{model}/{version}.
 func (c *call) models() error {
 	s, ctx := c.h.opt.Store, c.x.Context()
+	if c.badQuery != nil {
+		return c.badQuery
+	}
 	name, version := c.at(2), c.at(3)
 	if len(c.seg) < 3 {
 		switch c.method {
@@ -91,8 +97,8 @@ func (c *call) models() error {
 		}
 		return err
 	case "OPTIONS":
-		if c.h.ts && len(c.seg) == 3 {
-			v, err := s.Find(name, "")
+		if c.h.ts {
+			v, err := s.Find(name, version)
 			if err != nil {
 				return err
 			}
@@ -105,25 +111,36 @@ func (c *call) models() error {
 
 // describe answers with a model's description.
 func (c *call) describe(name, version string) error {
-	s := c.h.opt.Store
-	var customized json.RawMessage
-	if c.h.ts && c.truth("customized", false) && version != modelstore.All {
-		v, err := s.Find(name, version)
-		if err != nil {
-			return err
-		}
-		if !v.HasWorkers() {
-			return fault(503, "ServiceUnavailableException", "Model \""+name+"\" has no worker to serve describe request. Please use scale workers API to add workers.")
-		}
-		if customized, err = c.askDescription(v); err != nil {
-			return err
-		}
-	}
-	text, err := s.Describe(name, version, customized)
+	asks := c.h.ts && c.truth("customized", false)
+	text, err := c.h.describe(c.x.Context(), name, version, asks, c.headers(target{}, 0))
 	if err == nil {
 		c.reply(200, text)
+		if asks {
+			c.x.SetPhrase("") // it is the handler's answer
+		}
 	}
 	return err
+}
+
+// describe returns a model's description; when the client asks for it, with what the
+// handler says of itself.
+func (h *handler) describe(ctx context.Context, name, version string, asks bool, headers []modelstore.Header) ([]byte, error) {
+	s := h.opt.Store
+	if !asks || version == modelstore.All {
+		return s.Describe(name, version, nil)
+	}
+	v, err := s.Find(name, version)
+	if err != nil {
+		return nil, err
+	}
+	if !v.HasWorkers() {
+		return nil, fault(503, "ServiceUnavailableException", "Model \""+name+"\" has no worker to serve describe request. Please use scale workers API to add workers.")
+	}
+	said, err := h.askDescription(ctx, v, headers)
+	if err != nil {
+		return nil, err
+	}
+	return s.Describe(name, version, said)
 }
 
 // register registers a model with the parameters of the query, or of a JSON body.
@@ -139,9 +156,6 @@ func (c *call) register() error {
 	if isJSON {
 		if c.query, err = parseLenient(bytes.Clone(body.B)); err != nil {
 			return fault(500, "JsonSyntaxException", err.Error())
-		}
-		if err := c.checkNumbers(); err != nil {
-			return err
 		}
 	}
 	r.URL, r.HasURL = c.param("url")
@@ -180,20 +194,6 @@ func (c *call) duration(name string, unit time.Duration) *time.Duration {
 	return &d
 }
 
-// checkNumbers checks the numbers of a JSON body, which unlike those of a query must
-// be numbers.
-func (c *call) checkNumbers() error {
-	for _, p := range c.query {
-		switch p.name {
-		case "batch_size", "max_batch_delay", "initial_workers", "response_timeout", "startup_timeout":
-			if _, err := strconv.ParseInt(p.value, 10, 32); err != nil {
-				return fault(500, "JsonSyntaxException", "java.lang.NumberFormatException: For input string: \""+p.value+"\"")
-			}
-		}
-	}
-	return nil
-}
-
 // workflows answers the routes of workflows, which are not supported: there are
 // none.
 func (c *call) workflows() error {
@@ -204,7 +204,10 @@ func (c *call) workflows() error {
 		}{[]struct{}{}}))
 		return nil
 	case len(c.seg) == 2 && c.method == "POST":
-		url, _ := c.param("url")
+		url, ok := c.param("url")
+		if !ok {
+			return errBad("Parameter url is required.")
+		}
 		return fault(404, "WorkflowNotFoundException", "Workflow not found in workflow store: "+url)
 	case len(c.seg) == 3 && (c.method == "GET" || c.method == "DELETE"):
 		return fault(404, "WorkflowNotFoundException", "Workflow not found: "+c.seg[2])

@@ -1,11 +1,8 @@
 package modelserver
 
 // metrics answers with the meter's values, which are there with
-// metrics_mode=prometheus or legacy.
+// metrics_mode=prometheus or legacy. As in the original, the method does not count.
 func (c *call) metrics() error {
-	if c.method != "GET" {
-		return errMethod()
-	}
 	var names []string
 	for _, p := range c.query {
 		if p.name == "name[]" {

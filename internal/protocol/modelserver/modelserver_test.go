@@ -30,15 +30,29 @@ func TestLenientJSON(t *testing.T) {
 		bad  string
 	}{
 		{`{"url":"a.mar","batch_size":4,"synchronous":true}`, []pair{{"url", "a.mar"}, {"batch_size", "4"}, {"synchronous", "true"}}, ""},
-		{`{'url':'a.mar', n: '1', "x": null,}`, []pair{{"url", "a.mar"}, {"n", "1"}}, ""},
+		{`{'url':'a.mar', n: '1', "x": null}`, []pair{{"url", "a.mar"}, {"n", "1"}}, ""},
 		{`{"a":"\u0041\n\""}`, []pair{{"a", "A\n\""}}, ""},
 		{``, nil, ""},
+		{`null`, nil, ""},
 		{`{}`, nil, ""},
+		{"// a comment\n{/* another */ url => a # and one more\n}", []pair{{"url", "a"}}, ""},
+		{`{"batch_size":1.0,"max_batch_delay":"7","extra":{"a":["}",2]}}`, []pair{{"batch_size", "1"}, {"max_batch_delay", "7"}}, ""},
+		{`{"url":"a","url":"b","model_name":5}`, []pair{{"url", "b"}, {"model_name", "5"}}, ""},
 		{`{"url":`, nil, "java.io.EOFException: End of input at line 1 column 8 path $.url"},
-		{`[1]`, nil, "Expected BEGIN_OBJECT"},
-		{`{"a":{"b":1}}`, nil, "Expected a string"},
+		{`[1]`, nil, "java.lang.IllegalStateException: Expected BEGIN_OBJECT but was BEGIN_ARRAY at line 1 column 2 path $"},
+		{`"x"`, nil, "java.lang.IllegalStateException: Expected BEGIN_OBJECT but was STRING at line 1 column 2 path $"},
+		{`nonsense`, nil, "java.lang.IllegalStateException: Expected BEGIN_OBJECT but was STRING at line 1 column 1 path $"},
+		{`{"url":{"a":1}}`, nil, "java.lang.IllegalStateException: Expected a string but was BEGIN_OBJECT at line 1 column 9 path $.url"},
+		{`{"url":["ok.mar"]}`, nil, "java.lang.IllegalStateException: Expected a string but was BEGIN_ARRAY at line 1 column 9 path $.url"},
+		{`{"url":"ok.mar","model_name":"k4","synchronous":1}`, nil, "java.lang.IllegalStateException: Expected a boolean but was NUMBER at line 1 column 50 path $.synchronous"},
+		{`{"url":"ok.mar","model_name":"j5","batch_size":1.5}`, nil, "java.lang.NumberFormatException: Expected an int but was 1.5 at line 1 column 51 path $.batch_size"},
+		{`{"url":"ok.mar","model_name":"k3","batch_size":3000000000}`, nil, "java.lang.NumberFormatException: Expected an int but was 3000000000 at line 1 column 58 path $.batch_size"},
+		{`{"batch_size":"x"}`, nil, `java.lang.NumberFormatException: For input string: "x"`},
+		{`{"batch_size":""}`, nil, "java.lang.NumberFormatException: empty String"},
+		{`{"url":"ok.mar","model_name":"k7",}`, nil, "com.google.gson.stream.MalformedJsonException: Expected name at line 1 column 36 path $.model_name"},
+		{`{"url":"ok.mar" "model_name":"k2"}`, nil, "com.google.gson.stream.MalformedJsonException: Unterminated object at line 1 column 18 path $.url"},
+		{`{"url":"ok.mar","model_name":"k1"} trailing`, nil, "com.google.gson.stream.MalformedJsonException: Use JsonReader.setLenient(true) to accept malformed JSON at line 1 column 37 path $"},
 		{`{"a" 1}`, nil, "Expected ':'"},
-		{`{"a":1} x`, nil, "Expected the end"},
 	}
 	for _, c := range cases {
 		got, err := parseLenient([]byte(c.text))
@@ -104,9 +118,86 @@ x
 	if want := []string{`data|application/json|{"k":1}`, "txt||plain", "empty|image/png|x"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
+	typed := "--B\r\nContent-Disposition: form-data; name=a; filename=f\r\n\r\n1\r\n--B\r\n" +
+		"Content-Disposition: form-data; name=b; filename=f\r\nContent-Type: text/csv; charset=utf-8\r\n\r\n2\r\n--B--\r\n"
+	if got := formParts([]byte(typed), "B"); len(got) != 2 || got[0].Type != "application/octet-stream" || got[1].Type != "text/csv" {
+		t.Errorf("got %v, want the usual type of a file, and a type without its parameters", got)
+	}
 	if got := formParts([]byte("--B\r\nnot really"), "B"); len(got) != 0 {
 		t.Errorf("got %v of a broken form", got)
 	}
+}
+
+func TestPairsOfForms(t *testing.T) {
+	for _, c := range []struct{ form, want, bad string }{
+		{"a=b&c=d%20e+f&c=2", "a=b c=d e f c=2", ""},
+		{"a&b", "a=", ""},
+		{"a", "", ""},
+		{"a=b=c&", "a=b=c", ""},
+		{"a=b\nc=d", "a=b", ""},
+		{"a=%zz", "", "Invalid hex byte at index '0' in string: '%zz'"},
+		{"a=x%4", "", "Invalid hex byte at index '1' in string: 'x%4'"},
+		{"=x", "", "java.lang.IllegalArgumentException: Param 'name' must not be empty"},
+	} {
+		list, err := formPairs(nil, c.form)
+		var got []string
+		for _, p := range list {
+			got = append(got, p.Name+"="+string(p.Value))
+		}
+		text := ""
+		if err != nil {
+			text = asError(err).Text
+		}
+		if text != c.bad || c.bad == "" && strings.Join(got, " ") != c.want {
+			t.Errorf("%q: got %q and %q, want %q and %q", c.form, got, text, c.want, c.bad)
+		}
+	}
+}
+
+func TestQueriesAreReadLikeTheOriginal(t *testing.T) {
+	for _, c := range []struct{ uri, want, bad string }{
+		{"/m?a=b&c=d;e=f+g#h", "a=b c=d e=f g", ""},
+		{"/m?=x&a&&b=", "x= a= b=", ""},
+		{"/m", "", ""},
+		{"/m?", "", ""},
+		{"/m?a=%C3%A9", "a=é", ""},
+		{"/m?a=%zz", "", "invalid hex byte 'zz' at index 6 of '/m?a=%zz'"},
+		{"/m?a=%4&b", "", "unterminated escape sequence at index 5 of: /m?a=%4&b"},
+	} {
+		for _, ts := range []bool{false, true} {
+			call := &call{h: &handler{Server: &Server{ts: ts}}}
+			list, err := call.parseQuery(c.uri, 3)
+			var got []string
+			for _, p := range list {
+				got = append(got, p.name+"="+p.value)
+			}
+			if c.bad == "" && (err != nil || strings.Join(got, " ") != c.want) {
+				t.Errorf("%q: got %q and %v, want %q", c.uri, got, err, c.want)
+			}
+			if want := map[bool]int{false: 500, true: 403}[ts]; c.bad != "" && (asError(err).Text != c.bad || asError(err).Status != want) {
+				t.Errorf("%q: got %v, want %q with %d", c.uri, err, c.bad, want)
+			}
+		}
+	}
+}
+
+func TestHeadersAreLatin1(t *testing.T) {
+	if got := string(latin1([]byte("h\xe9llo"))); got != "héllo" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func FuzzQuery(f *testing.F) {
+	f.Add("/m?a=b&c=%41;d#e")
+	f.Fuzz(func(t *testing.T, uri string) {
+		call := &call{h: &handler{Server: &Server{}}}
+		if list, err := call.parseQuery(uri, strings.IndexByte(uri, '?')+1); err == nil && len(list) > len(uri) {
+			t.Errorf("got %d pairs of %d bytes", len(list), len(uri))
+		}
+		if list, err := formPairs(nil, uri); err == nil && len(list) > len(uri) {
+			t.Errorf("got %d pairs of %d bytes", len(list), len(uri))
+		}
+	})
 }
 
 func TestEveryCodeHasAStatus(t *testing.T) {

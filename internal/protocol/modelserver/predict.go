@@ -7,6 +7,7 @@ import (
 	"io"
 	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"shoal/internal/accesslog"
 	"shoal/internal/infer"
@@ -36,12 +37,19 @@ func (c *call) predict(t target) error {
 	if err != nil {
 		return err
 	}
+	if t.query && c.badQuery != nil {
+		return c.badQuery
+	}
 	body, err := c.x.Receive(c.h.opt.MaxRequestSize, tooLarge)
 	if err != nil {
 		return err
 	}
 	defer body.Release()
-	return c.run(v, t, c.parts(t, body.B), len(body.B))
+	parts, err := c.parts(t, body.B)
+	if err != nil {
+		return err
+	}
+	return c.run(v, t, parts, len(body.B))
 }
 
 // run has the handler run with the parts of a body of that size and sends its answer.
@@ -308,10 +316,11 @@ func (c *call) headers(t target, size int) []modelstore.Header {
 	chunked := c.x.Header.ContentLength() == -1
 	for line := range bytes.Lines(c.x.Header.RawHeaders()) {
 		name, value, ok := bytes.Cut(line, []byte(":"))
-		if !ok || chunked && bytes.EqualFold(name, []byte("transfer-encoding")) {
+		switch {
+		case !ok, chunked && bytes.EqualFold(name, []byte("transfer-encoding")), bytes.EqualFold(name, []byte("expect")): // dealt with
 			continue
 		}
-		list = append(list, modelstore.Header{Name: name, Value: bytes.TrimSpace(value)})
+		list = append(list, modelstore.Header{Name: name, Value: latin1(bytes.TrimSpace(value))})
 	}
 	add := func(name, value string) {
 		list = append(list, modelstore.Header{Name: []byte(name), Value: []byte(value)})
@@ -328,16 +337,37 @@ func (c *call) headers(t target, size int) []modelstore.Header {
 	return list
 }
 
+// latin1 returns the text of a header's bytes, each of which is a character.
+func latin1(b []byte) []byte {
+	for i, c := range b {
+		if c < 0x80 {
+			continue
+		}
+		out := append(make([]byte, 0, 2*len(b)), b[:i]...)
+		for _, c := range b[i:] {
+			out = utf8.AppendRune(out, rune(c))
+		}
+		return out
+	}
+	return b
+}
+
 // invocations answers a request that may name its model in several places.
 func (c *call) invocations() error {
 	s := c.h.opt.Store
+	if c.badQuery != nil {
+		return c.badQuery
+	}
 	name, _ := c.param("model_name")
 	body, err := c.x.Receive(c.h.opt.MaxRequestSize, tooLarge)
 	if err != nil {
 		return err
 	}
 	defer body.Release()
-	parts := c.parts(target{query: true}, body.B)
+	parts, err := c.parts(target{query: true}, body.B)
+	if err != nil {
+		return err
+	}
 	if name == "" {
 		if v := s.Default(); v != nil {
 			name = v.Name()
@@ -364,39 +394,46 @@ func (c *call) invocations() error {
 	return c.run(v, t, parts, len(body.B))
 }
 
-// askDescription asks the handler for its part of a model's description.
-func (c *call) askDescription(v *modelstore.Version) (json.RawMessage, error) {
-	failed := fault(500, "InternalServerException", "Failed to get customized model matadata.")
-	lease, running, err := c.h.opt.Store.Acquire(c.x.Context(), v, "")
+// askDescription asks the handler for its part of a model's description. What is no
+// JSON object counts as an empty one.
+func (h *handler) askDescription(ctx context.Context, v *modelstore.Version, headers []modelstore.Header) (json.RawMessage, error) {
+	lease, running, err := h.opt.Store.Acquire(ctx, v, "")
 	if err != nil {
 		return nil, err
 	}
 	r := infer.NewRequest()
 	r.Hold(lease)
 	defer r.Release()
-	r.Claim = c.h.opt.Memory.Budget().Claim()
+	r.Claim = h.opt.Memory.Budget().Claim()
 	r.Model, r.Version = running.Name(), running.Number()
-	headers := append(c.headers(target{}, 0), modelstore.Header{Name: []byte("describe"), Value: []byte("True")})
-	if err := modelstore.Pack(r, c.id, headers, nil); err != nil {
+	headers = append(headers, modelstore.Header{Name: []byte("describe"), Value: []byte("True")})
+	if err := modelstore.Pack(r, newID(), headers, nil); err != nil {
 		return nil, err
 	}
-	var text []byte
-	err = running.InferStream(c.x.Context(), r, func(resp *infer.Response, _ bool) error {
+	said := json.RawMessage("{}")
+	err = running.InferStream(ctx, r, func(resp *infer.Response, _ bool) error {
 		if resp == nil {
 			return nil
 		}
-		a, err := modelstore.Unpack(resp)
-		if err == nil && a.Kind == modelstore.AnswerError {
-			err = failed
+		if resp.Err != nil {
+			return resp.Err
 		}
-		text = bytes.Clone(a.Body)
-		return err
+		a, err := modelstore.Unpack(resp)
+		if err != nil {
+			return err
+		}
+		if a.Kind == modelstore.AnswerError {
+			return modelstore.Internal(a.Status, string(a.Body))
+		}
+		if json.Unmarshal(a.Body, new(map[string]any)) == nil {
+			said = bytes.Clone(a.Body)
+		}
+		return nil
 	})
-	if err != nil || !json.Valid(text) {
-		failed.Cause = err
-		return nil, failed
+	if err != nil {
+		return nil, running.Fault(r, err)
 	}
-	return text, nil
+	return said, nil
 }
 
 var _ httpserver.Dialect = (*handler)(nil)

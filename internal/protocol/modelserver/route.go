@@ -20,6 +20,8 @@ type call struct {
 	path   string   // decoded
 	seg    []string // of the path; the first is empty
 	query  []pair
+
+	badQuery error // why the query cannot be read, for the routes that use it
 }
 
 // A pair is a parameter of a query or a form.
@@ -51,13 +53,13 @@ func (c *call) serve() error {
 		return errInvalidHTTP()
 	}
 	c.method = string(h.Method())
-	path, query, _ := strings.Cut(uri, "?")
+	path, _, _ := strings.Cut(uri, "?")
 	var err error
-	if c.path, err = c.decodePath(path, uri); err != nil {
+	if c.path, err = c.decode(uri, 0, len(path), false); err != nil {
 		return err
 	}
 	c.seg = split(c.path)
-	c.query = parsePairs(query)
+	c.query, c.badQuery = c.parseQuery(uri, len(path)+1)
 	if done, err := c.description(); done {
 		return err
 	}
@@ -74,81 +76,86 @@ func (c *call) serve() error {
 			return err
 		}
 	}
-	if c.h.apis&Metrics != 0 && c.path == "/metrics" {
+	if c.h.apis&Metrics != 0 && c.at(1) == "metrics" {
 		return c.metrics()
 	}
 	return errNoRoute()
 }
 
-// decodePath decodes percent signs.
-func (c *call) decodePath(path, uri string) (string, error) {
-	if !strings.Contains(path, "%") {
-		return path, nil
+// decode decodes the percent signs of a part of the request's target, and in a query
+// plus signs.
+func (c *call) decode(uri string, from, to int, query bool) (string, error) {
+	part := uri[from:to]
+	if !strings.Contains(part, "%") && !(query && strings.Contains(part, "+")) {
+		return part, nil
 	}
-	var b strings.Builder
-	for i := 0; i < len(path); i++ {
-		if path[i] != '%' {
-			b.WriteByte(path[i])
-			continue
-		}
-		text := ""
+	b := make([]byte, 0, len(part))
+	for i := from; i < to; i++ {
 		switch {
-		case i+2 >= len(path):
-			text = fmt.Sprintf("unterminated escape sequence at index %d of: %s", i, uri)
-		default:
-			n, err := strconv.ParseUint(path[i+1:i+3], 16, 8)
-			if err != nil || path[i+1] == '+' {
-				text = fmt.Sprintf("invalid hex byte '%s' at index %d of '%s'", path[i+1:i+3], i+1, uri)
-				break
-			}
-			b.WriteByte(byte(n))
+		case uri[i] == '+' && query:
+			b = append(b, ' ')
+			continue
+		case uri[i] != '%':
+			b = append(b, uri[i])
+			continue
+		case i+2 >= to:
+			return "", c.errArgument(fmt.Sprintf("unterminated escape sequence at index %d of: %s", i, uri))
 		}
-		if text != "" {
-			code := 500
-			if c.h.ts {
-				code = 403
-			}
-			return "", fault(code, "IllegalArgumentException", text)
+		n, err := strconv.ParseUint(uri[i+1:i+3], 16, 8)
+		if err != nil || uri[i+1] == '+' {
+			return "", c.errArgument(fmt.Sprintf("invalid hex byte '%s' at index %d of '%s'", uri[i+1:i+3], i+1, uri))
 		}
+		b = append(b, byte(n))
 		i += 2
 	}
-	return b.String(), nil
+	return string(b), nil
 }
 
-// parsePairs reads a query or a form. What cannot be decoded stays as it is.
-func parsePairs(text string) []pair {
+// errArgument is the error of what cannot be decoded.
+func (c *call) errArgument(text string) error {
+	code := 500
+	if c.h.ts {
+		code = 403
+	}
+	return fault(code, "IllegalArgumentException", text)
+}
+
+// parseQuery reads the query that begins at a place in the request's target: pairs
+// with & or ; between them, up to a #.
+func (c *call) parseQuery(uri string, at int) ([]pair, error) {
+	end := len(uri)
+	if at < end {
+		if n := strings.IndexByte(uri[at:], '#'); n >= 0 {
+			end = at + n
+		}
+	}
 	var list []pair
-	for item := range strings.SplitSeq(text, "&") {
-		if item == "" {
-			continue
+	for at < end {
+		next := end
+		if n := strings.IndexAny(uri[at:end], "&;"); n >= 0 {
+			next = at + n
 		}
-		name, value, _ := strings.Cut(item, "=")
-		list = append(list, pair{unescape(name), unescape(value)})
-	}
-	return list
-}
-
-func unescape(text string) string {
-	if !strings.ContainsAny(text, "%+") {
-		return text
-	}
-	b := make([]byte, 0, len(text))
-	for i := 0; i < len(text); i++ {
-		switch {
-		case text[i] == '+':
-			b = append(b, ' ')
-		case text[i] == '%' && i+2 < len(text):
-			if n, err := strconv.ParseUint(text[i+1:i+3], 16, 8); err == nil {
-				b = append(b, byte(n))
-				i += 2
-				continue
+		for at < next && uri[at] == '=' {
+			at++
+		}
+		if at < next {
+			equal := next
+			if n := strings.IndexByte(uri[at:next], '='); n >= 0 {
+				equal = at + n
 			}
-			b = append(b, '%')
-		default:
-			b = append(b, text[i])
+			name, err := c.decode(uri, at, equal, true)
+			if err != nil {
+				return nil, err
+			}
+			value, err := c.decode(uri, min(equal+1, next), next, true)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, pair{name, value})
 		}
+		at = next + 1
 	}
-	return string(b)
+	return list, nil
 }
 
 // param returns the first value of a parameter of the query.
@@ -205,6 +212,9 @@ func (c *call) inference() (done bool, err error) {
 		}
 		return true, c.predict(target{model: c.seg[2], version: c.versionAt(3), path: c.pathFrom(4), explains: c.explains(false), urlPath: true})
 	case "invocations":
+		if n > 2 {
+			return true, errNoRoute()
+		}
 		return true, c.invocations()
 	case "models":
 		if n != 4 {
