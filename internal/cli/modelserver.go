@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -20,7 +19,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"software.sslmate.com/src/go-pkcs12"
 
 	"shoal/internal/backend/python"
 	"shoal/internal/engine"
@@ -44,6 +42,10 @@ type modelServer struct {
 	meter  *modelserver.Meter // nil when nobody wants metrics
 	stop   chan struct{}      // closed when the server ends
 	work   sync.WaitGroup
+
+	selfSigned sync.Once // makes the two below, for https without a certificate
+	ownCert    tls.Certificate
+	ownCertErr error
 }
 
 // environment returns the variables for workers.
@@ -203,6 +205,9 @@ func (m *modelServer) start(f *serveFlags, ml modelListener, l *life, ln net.Lis
 			_ = ln.Close()
 			return service{}, err
 		}
+		if m.ownCert.PrivateKey != nil {
+			l.log.Warn("https with a certificate that the server has made for itself; name one with private_key_file and certificate_file, or keystore", "listener", ml.name)
+		}
 		ln = tls.NewListener(ln, &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12})
 	}
 	if ml.grpc {
@@ -222,40 +227,6 @@ func (m *modelServer) start(f *serveFlags, ml modelListener, l *life, ln net.Lis
 		return service{}, err
 	}
 	return service{ml.name, s.Close, s.InFlight}, nil
-}
-
-// certificate returns the certificate for https.
-func (m *modelServer) certificate() (tls.Certificate, error) {
-	c := m.config
-	if c.keystore != "" {
-		return readKeystore(c.keystore, c.keystorePass)
-	}
-	if c.key == "" || c.cert == "" {
-		return tls.Certificate{}, errors.New("an https address needs private_key_file and certificate_file, or keystore, in the configuration")
-	}
-	cert, err := tls.LoadX509KeyPair(c.cert, c.key)
-	if err != nil {
-		return cert, fmt.Errorf("private_key_file and certificate_file: %w", err)
-	}
-	return cert, nil
-}
-
-// readKeystore reads the key and its certificates from a PKCS12 file, as keytool
-// makes it.
-func readKeystore(file, password string) (tls.Certificate, error) {
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("keystore: %w", err)
-	}
-	key, leaf, others, err := pkcs12.DecodeChain(b, password)
-	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("keystore %s, with keystore_pass: %w", file, err)
-	}
-	cert := tls.Certificate{PrivateKey: key, Leaf: leaf, Certificate: [][]byte{leaf.Raw}}
-	for _, c := range others {
-		cert.Certificate = append(cert.Certificate, c.Raw)
-	}
-	return cert, nil
 }
 
 // installRequirements returns what installs the packages that an archive asks for

@@ -45,7 +45,7 @@ type modelServerConfig struct {
 	hidden       *regexp.Regexp // of variables that workers do not get
 	cors         [3]string
 	key, cert    string
-	keystore     string // PKCS12
+	keystore     string // PKCS12 or JKS
 	keystorePass string
 	models       map[string]map[string]map[string]any
 	install      bool // the requirements of archives
@@ -239,8 +239,8 @@ func (c *modelServerConfig) read() error {
 	c.cors = [3]string{c.values["cors_allowed_origin"], c.values["cors_allowed_methods"], c.values["cors_allowed_headers"]}
 	c.key, c.cert = c.values["private_key_file"], c.values["certificate_file"]
 	c.keystore, c.keystorePass = c.values["keystore"], cmp.Or(c.values["keystore_pass"], "changeit")
-	if kind := c.values["keystore_type"]; c.keystore != "" && kind != "" && !strings.EqualFold(kind, "PKCS12") {
-		errs = append(errs, fmt.Errorf("keystore_type is %q, want PKCS12 (keytool -importkeystore -deststoretype PKCS12 converts others)", kind))
+	if kind := c.values["keystore_type"]; c.keystore != "" && kind != "" && !strings.EqualFold(kind, "PKCS12") && !strings.EqualFold(kind, "JKS") {
+		errs = append(errs, fmt.Errorf("keystore_type is %q, want PKCS12 or JKS (keytool -importkeystore -deststoretype PKCS12 converts others)", kind))
 	}
 	c.install = ts && c.truth("install_py_dep_per_model", false)
 	if text := c.values["models"]; text != "" && ts {

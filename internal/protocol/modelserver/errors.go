@@ -85,6 +85,9 @@ func asError(err error) *modelstore.Error {
 		}
 		return fault(400, "BadRequestException", "Invalid HTTP message.")
 	}
+	if reject.ReasonOf(err) == reject.Malformed {
+		return fault(400, "BadRequestException", "Invalid HTTP message.") // a header that cannot be read
+	}
 	c := engineErrors[status.CodeOf(err)]
 	e := fault(c.status, c.kind, status.Public(err))
 	e.Cause = err
