@@ -19,7 +19,6 @@ import (
 	"sync/atomic"
 	"time"
 
-
 	"shoal/internal/backend/python"
 	"shoal/internal/engine"
 	"shoal/internal/modelstore"
