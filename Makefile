@@ -143,6 +143,7 @@ example-ocr: runtime build/ocr/.done ## read the text of a picture: as an ensemb
 
 stress: ## a minute of submit, cancel, deadline, close and failure under the race detector
 	CGO_ENABLED=1 $(GO) test -race ./internal/sched -run Stress -stress 60s -v
+	CGO_ENABLED=1 $(GO) test -race ./internal/protocol/session -run ComeAndGo -stress 60s -v
 	CGO_ENABLED=1 $(GO) test -race ./internal/engine -run 'EnsemblesSurvive|EnsemblesShare' -ensemble-requests 10000 -v
 
 attack: runtime $(PYLIB)/.done ## ten minutes of hostile clients: the cost of each kind, then all together beside good clients (ARGS adds flags)

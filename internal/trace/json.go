@@ -14,6 +14,8 @@ import (
 var eventNames = [...]struct{ received, read, answered, sent string }{
 	HTTP: {"HTTP_RECV_START", "HTTP_RECV_END", "HTTP_SEND_START", "HTTP_SEND_END"},
 	GRPC: {"GRPC_WAITREAD_START", "GRPC_WAITREAD_END", "GRPC_SEND_START", "GRPC_SEND_END"},
+
+	Session: {"SESSION_RECV_START", "SESSION_RECV_END", "SESSION_SEND_START", "SESSION_SEND_END"},
 }
 
 // An Event is something that happened at one time.
@@ -73,10 +75,10 @@ func (t *Trace) appendJSON(b []byte, nanos func(time.Time) int64) []byte {
 	w := writer{b, nanos}
 	stamps := t.level&Timestamps != 0
 	first := &t.Run
-	if stamps && t.Protocol == HTTP {
+	if stamps && t.Protocol != GRPC {
 		w.events(first.ID, t.before())
 	}
-	w.run(first, stamps, t.Protocol == HTTP)
+	w.run(first, stamps, t.Protocol != GRPC)
 	if stamps && t.Protocol == GRPC {
 		w.events(first.ID, t.before())
 		w.events(first.ID, first.completions())

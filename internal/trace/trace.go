@@ -35,6 +35,7 @@ type Protocol uint8
 const (
 	HTTP Protocol = iota
 	GRPC
+	Session // calls over shared memory
 )
 
 // A Trace is the record of one client call. It belongs to one goroutine at a time,

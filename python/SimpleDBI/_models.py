@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import keyword
 import warnings
 from typing import Any, Callable, Sequence
 
@@ -145,7 +146,8 @@ def model(spec: dict[str, Any]) -> type:
         return tuple([np.asarray(o, t) for o, t in zip(outputs, types)])
 
     own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
-    predict.__signature__ = inspect.Signature([own, *(inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in names)])  # type: ignore[attr-defined]
+    if all(n.isidentifier() and not keyword.iskeyword(n) for n in names):  # else it gets them as named: TensorFlow's have a - in them
+        predict.__signature__ = inspect.Signature([own, *(inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in names)])  # type: ignore[attr-defined]
     members: dict[str, Any] = {"load": load, "predict": predict, "instances": spec["duplicate_num"]}
     # Without batching the rows are a dimension like any other, and the server never adds to them.
     members["max_batch"] = spec["max_batch_size"] if batched else 0

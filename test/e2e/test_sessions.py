@@ -291,13 +291,22 @@ def test_a_server_that_dies_is_an_error_and_the_next_one_goes_on(repository):
         assert not os.path.exists(os.path.join(folder, "s"))
 
 
-def test_flags_of_sessions(serve, repository):
+def test_flags_of_sessions_and_traces(serve):
     with tempfile.TemporaryDirectory(prefix="s") as folder:
-        path = os.path.join(folder, "s")
-        server = serve("--session-socket", path, "--session-socket-mode=0660", "--session-max-bytes=300000", wanted=(models.slow("plain", 0),))
+        path, traces = os.path.join(folder, "s"), os.path.join(folder, "trace")
+        tracing = [f"--trace-config={s}" for s in (f"triton,file={traces}", "level=TIMESTAMPS", "rate=1", "count=2")]
+        server = serve("--session-socket", path, "--session-socket-mode=0660", "--session-max-bytes=300000", *tracing, wanted=(models.slow("plain", 0),))
         server.wait_ready()
         assert os.stat(path).st_mode & 0o777 == 0o660
         s = shoal.Session("plain", path)
+        with pytest.raises(shoal.SessionError, match="unexpected inference input 'X'"):
+            s.run(X=np.ones(4, np.float32))
+        assert s.run(INPUT0=np.ones(4, np.float32), id="one").tolist() == [1] * 4
+        wait_until(lambda: os.path.exists(traces + ".0") and "SESSION_SEND_END" in open(traces + ".0").read(), 10, "the traces")
+        found = json.load(open(traces + ".0"))
+        names = [t["name"] for entry in found if entry["id"] == 2 for t in entry.get("timestamps", ())]
+        assert names[:3] == ["SESSION_RECV_START", "SESSION_RECV_END", "REQUEST_START"] and names[-1] == "SESSION_SEND_END", names
+        assert [e["request_id"] for e in found if e["id"] == 2 and "model_name" in e] == ["one"]
         with pytest.raises(shoal.SessionError, match="--session-max-bytes") as caught:
             s.run(INPUT0=np.ones(100_000, np.float32))
         assert caught.value.code == "RESOURCE_EXHAUSTED"

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
 import os
 import queue
 import re
+import shutil
 import signal
 import sys
 import threading
+import types
 
 import numpy as np
 import pytest
@@ -71,7 +74,8 @@ def test_run_and_its_metrics():
     assert told(results) == ["ok"] * 6
     fields: dict[str, list[float]] = {}
     for m in told(metrics):
-        assert m["tags"]["model"] == "test"
+        health = {"model_handler_name": "test"} if "model_handler_health_value" in m["fields"] else {}
+        assert m["tags"] == {"model": "test", **health}, "defect 8: metrics do not share their tags"
         for name, value in m["fields"].items():
             fields.setdefault(name, []).append(value)
     assert sum(fields["request_counter"]) == 6 * 500
@@ -93,6 +97,10 @@ def many_kinds(results) -> None:
     # Defect 3: an error is raised, not an empty tuple.
     with pytest.raises(shoal.SessionError, match="1 outputs, and output_info names 2"):
         make("two", outputs=("a", "b")).forward(picture())
+    # Tensors of TensorFlow's graphs have names such as this.
+    named = Session("named", "none", [{"name": "scope-in", "max_shape": [4, 3], "dtype": np.float32}],
+                    [{"name": "scope-out", "max_shape": [4, 2], "dtype": np.float32}], model_type="mock", max_batch_size=4, timeout=0.003)  # fmt: skip
+    check(named, picture(2, (3,)))
     # Defect 4: sessions of one thread whose tensors have the same name.
     one, two = make("one"), make("second")
     x, y = picture(), picture()
@@ -102,8 +110,7 @@ def many_kinds(results) -> None:
     assert alone._session.metadata["max_batch_size"] == 0
     check(alone, picture(3))
     # A timeout is how long a batch waits to be full.
-    for name, timeout, micros in (("waits", 0.003, 3000), ("adapts", None, 10_000)):
-        check(make(name, timeout=timeout), picture())
+    for name, micros in (("named", 3000), ("one", 10_000)):
         config = json.loads(_server.ask(os.environ[_server.FOLDER], "GET", f"/v2/models/{name}/config")[1])
         assert int(config["dynamic_batching"]["max_queue_delay_microseconds"]) == micros, config
         assert config["parameters"]["SHOAL_BATCHING"]["string_value"] == "fill", config
@@ -117,6 +124,69 @@ def test_a_framework_that_is_missing_is_named(kind, package, load, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(RuntimeError, match=f"model_type='{kind}' needs the package {package}"):
         load("none", 0)
+
+
+class Graph:
+    """TensorFlow's graphs, definitions and sessions, as far as a frozen graph needs them. The real one is not a dependency of the tests."""
+
+    opened = 0
+
+    def __init__(self, graph=None):
+        Graph.opened += graph is not None
+
+    def ParseFromString(self, data):
+        assert data == b"graph"
+
+    def as_default(self):
+        return contextlib.nullcontext()
+
+    def run(self, got, fed):
+        assert got == ["scope/out:0"] and list(fed) == ["scope/in:0"]
+        return [fed["scope/in:0"].sum((1, 2))]
+
+
+def test_a_frozen_graph_is_loaded_once(tmp_path, monkeypatch):
+    """Defect 5: the tensors' dicts are read, and one session of TensorFlow serves all calls."""
+    v1 = types.SimpleNamespace(GraphDef=Graph, Graph=Graph, Session=Graph, import_graph_def=lambda definition, name: None)
+    monkeypatch.setitem(sys.modules, "tensorflow", types.SimpleNamespace(compat=types.SimpleNamespace(v1=v1)))
+    (tmp_path / "graph").write_bytes(b"graph")
+    tensor = {"name": "scope-in", "dtype": "float32", "rank": 4}
+    served = _models.model({"model_type": "tf", "path": str(tmp_path / "graph"), "name": "tf", "dynamic_batch": True, "duplicate_num": 1,
+                            "max_batch_size": 4, "inputs": [tensor], "outputs": [{"name": "scope-out", "dtype": "float32", "rank": 2}]})()  # fmt: skip
+    served.context = types.SimpleNamespace(instance="tf_0")
+    served.load()
+    x = picture(2)
+    for _ in range(3):
+        assert np.allclose(served.predict(**{"scope-in": x}), x.sum((2, 3)), rtol=1e-5), "images come as NCHW, and the graph has NHWC"
+    assert Graph.opened == 1
+
+
+def test_instances_take_gpus_in_turn():
+    """Defect 8: not only the first GPU."""
+    library = types.SimpleNamespace(cuda=types.SimpleNamespace(device_count=lambda: 2))
+    assert [_models._device(library, i) for i in range(3)] == ["cuda:0", "cuda:1", "cuda:0"]
+    library.cuda.device_count = lambda: 0
+    assert _models._device(library, 1) == "cpu"
+
+
+def reloaded(results) -> None:
+    """Defect 8: versions, reloads and access control are the server's."""
+    s, folder = make(), os.environ[_server.FOLDER]
+    check(s, picture())
+    assert os.stat(folder).st_mode & 0o077 == 0, "others cannot reach the sockets"
+    shutil.copytree(os.path.join(folder, "models/test/1"), os.path.join(folder, "models/test/2"))
+    status, body = _server.ask(folder, "POST", "/v2/repository/models/test/load", timeout=60)
+    assert status == 200, body
+    check(s, picture())
+    found = json.loads(_server.ask(folder, "GET", "/v2/models/test")[1])
+    assert found["versions"] == ["2"], found
+    results.put("ok")
+
+
+def test_a_model_is_loaded_anew_under_its_callers():
+    results = fork.Queue()
+    Run(reloaded, 1, args=(results,))
+    assert told(results) == ["ok"]
 
 
 def test_errors_are_raised_and_arguments_honoured():

@@ -10,6 +10,7 @@ import (
 	"shoal/internal/reject"
 	"shoal/internal/status"
 	"shoal/internal/tensor"
+	"shoal/internal/trace"
 )
 
 // next takes the next call from the ring; nil when there is none. A ring that
@@ -127,7 +128,10 @@ func (x *session) answer(sl *slot) {
 	if err := x.infer(sl, call); err != nil {
 		writeError(sl.out, call, uint32(status.CodeOf(err)), status.Public(err))
 		x.failed(err)
+		sl.trace.Fail(err)
 	}
+	traced := sl.trace
+	sl.trace = nil
 	number, generation := sl.number, sl.generation
 	x.mu.Lock()
 	sl.busy = false // from here on the client may use it again
@@ -142,6 +146,7 @@ func (x *session) answer(sl *slot) {
 	case waitLoop:
 		_ = x.raw.Write(x.notify) // fails when the client is gone
 	}
+	traced.End()
 	x.server.ended(1)
 }
 
@@ -161,6 +166,7 @@ func (x *session) infer(sl *slot, call uint32) (err error) {
 			err = status.Panicked(p)
 		}
 	}()
+	received := time.Now()
 	lease, err := x.server.engine.Acquire(x.model, x.version)
 	if err != nil {
 		return err
@@ -170,7 +176,9 @@ func (x *session) infer(sl *slot, call uint32) (err error) {
 	r.Hold(lease)
 	r.Claim = x.server.opt.Memory.Claim()
 	r.Model, r.Version = x.model, lease.Number()
-	if err := x.read(sl, r, lease.Rereads()); err != nil {
+	err = x.read(sl, r, lease.Rereads())
+	x.traced(sl, r, received)
+	if err != nil {
 		return status.Reject(reject.BadInput, err)
 	}
 	if lease.Decoupled() { // it was loaded anew
@@ -184,8 +192,27 @@ func (x *session) infer(sl *slot, call uint32) (err error) {
 			return err
 		}
 	}
+	sl.trace.Sending()
 	writeAnswer(sl.out, call, &r.Response)
 	return nil
+}
+
+// traced begins to trace a call, if it is one of those that are traced. The caller's
+// own trace is the call's parameter traceparent.
+func (x *session) traced(sl *slot, r *infer.Request, received time.Time) {
+	tracer := x.server.engine.Tracer()
+	if !tracer.On() {
+		return
+	}
+	var caller trace.Parent
+	for i := range r.Params {
+		if p := &r.Params[i]; p.Name == "traceparent" && p.Kind == infer.ParamString && tracer.Propagates() {
+			caller = trace.ParseParent(p.String, "")
+		}
+	}
+	sl.trace = tracer.Sample(x.model, trace.Session, caller, received)
+	sl.trace.ReadDone()
+	r.Trace = sl.trace.First()
 }
 
 // read makes a request of the call in a slot. Strings are copied, since they are

@@ -99,7 +99,8 @@ func startRig(t testing.TB, models map[string]string, change func(*Options), bac
 type client struct {
 	t      testing.TB
 	conn   *net.UnixConn
-	fds    []int // of the pages, then of regions
+	fds    []int    // of the pages, then of regions
+	maps   [][]byte // of all memory
 	page   []byte
 	server []byte
 	in     map[uint32][]byte
@@ -138,7 +139,10 @@ func (c *client) close() {
 	for _, fd := range c.fds {
 		_ = unix.Close(fd)
 	}
-	c.fds = nil
+	for _, b := range c.maps {
+		_ = unix.Munmap(b)
+	}
+	c.fds, c.maps = nil, nil
 }
 
 func (c *client) hello(version uint32, model string) {
@@ -189,7 +193,7 @@ func (c *client) mmap(fd, size, access int) []byte {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	c.t.Cleanup(func() { unix.Munmap(b) })
+	c.maps = append(c.maps, b)
 	return b
 }
 

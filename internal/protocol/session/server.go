@@ -16,6 +16,7 @@ import (
 	"shoal/internal/inflight"
 	"shoal/internal/reject"
 	"shoal/internal/status"
+	"shoal/internal/trace"
 )
 
 // Options are the settings of a server.
@@ -34,9 +35,10 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// An Engine gives leases on models.
+// An Engine gives leases on models, and says which calls are traced.
 type Engine interface {
 	Acquire(name string, version int64) (engine.Lease, error)
+	Tracer() *trace.Tracer
 }
 
 // A Server serves the clients of one socket.

@@ -18,6 +18,7 @@ import (
 	"shoal/internal/model"
 	"shoal/internal/reject"
 	"shoal/internal/status"
+	"shoal/internal/trace"
 )
 
 // A session is one client: its socket, its memory and its calls. Its control
@@ -64,6 +65,7 @@ type slot struct {
 	table      []byte // a copy of the call's table
 	call       uint32 // the client's number of the call
 	running    *infer.Caller
+	trace      *trace.Trace // nil when the call is not traced
 
 	// Under the session's mutex:
 	busy   bool

@@ -3,11 +3,15 @@ package session
 import (
 	"bytes"
 	"context"
+	"flag"
+	"math/rand/v2"
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"shoal/internal/backend/backendtest"
 	"shoal/internal/infer"
@@ -348,5 +352,65 @@ func TestInputsAreNotCopiedBeforeTheBatch(t *testing.T) {
 		if data.Load() != want {
 			t.Errorf("got data at %p, want %p, where the client wrote them", data.Load(), want)
 		}
+	}
+}
+
+var stress = flag.Duration("stress", 500*time.Millisecond, "how long clients come and go in TestClientsThatComeAndGo")
+
+// Clients call, several calls at a time, and leave at any point, also with calls in
+// flight. The answers are right, the counts reconcile, and what is left is checked at
+// the end of every test.
+func TestClientsThatComeAndGo(t *testing.T) {
+	r := startRig(t, testModels, nil)
+	var wg sync.WaitGroup
+	var sent, answered atomic.Int64
+	end := time.Now().Add(*stress)
+	for n := range 8 {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(n), 1))
+			for time.Now().Before(end) {
+				name, shape := "plain", []int64{64}
+				if rng.IntN(2) == 0 {
+					name, shape = "rows", []int64{1, 64}
+				}
+				c := r.open(t, name)
+				slots := uint32(1 + rng.IntN(3))
+				for slot := range slots {
+					c.room(slot, 1<<16)
+				}
+				for range rng.IntN(20) {
+					data := bytes.Repeat([]byte{byte(rng.Uint32())}, 4*64)
+					for slot := range slots {
+						c.floats(slot, data, shape...)
+						c.push(slot)
+						sent.Add(1)
+					}
+					if rng.IntN(10) == 0 {
+						break // with its calls in flight
+					}
+					for slot := range slots {
+						if got, fault := c.result(slot); !bytes.Equal(got, data) {
+							t.Errorf("got %v %s, want what was sent", got, fault)
+							return
+						}
+						answered.Add(1)
+					}
+				}
+				c.close()
+			}
+		})
+	}
+	wg.Wait()
+	until(t, "the end of all sessions", func() bool { return r.Sessions() == 0 })
+	var done uint64
+	for _, name := range []string{"plain", "rows"} {
+		stats, err := r.engine.Statistics(name, infer.LatestVersion)
+		if err != nil {
+			t.Fatal(err)
+		}
+		done += stats[0].Success.Count
+	}
+	if done < uint64(answered.Load()) || done > uint64(sent.Load()) || answered.Load() == 0 {
+		t.Errorf("got %d calls that the server counts, want from %d answered to %d sent", done, answered.Load(), sent.Load())
 	}
 }
