@@ -132,31 +132,70 @@ def shared_memory() -> int:
     return int(re.search(r"Shmem:\s+(\d+) kB", pathlib.Path("/proc/meminfo").read_text())[1]) * 1024
 
 
-def one(benchmark: pathlib.Path, path: str, flags: list[str]) -> dict[str, float]:
+def family(pid: int) -> list[int]:
+    """A process and all that it has started."""
+    children: dict[int, list[int]] = {}
+    for p in os.listdir("/proc"):
+        if p.isdigit():
+            try:
+                children.setdefault(int(pathlib.Path(f"/proc/{p}/stat").read_text().rsplit(")", 1)[1].split()[1]), []).append(int(p))
+            except OSError:
+                pass  # it has ended
+    found = [pid]
+    for p in found:
+        found += children.get(p, [])
+    return found
+
+
+def reserved(pid: int) -> int:
+    """The bytes of shared memory that a process and its children have mapped; what several have counts once."""
+    ranges: dict[str, set[tuple[int, int]]] = {}
+    for p in family(pid):
+        try:
+            maps = pathlib.Path(f"/proc/{p}/maps").read_text()
+        except OSError:
+            continue
+        for begin, end, offset, inode in re.findall(r"^(\w+)-(\w+) \S+s (\w+) \S+ (\d+) +/(?:dev/shm|memfd:)", maps, re.M):
+            at = int(offset, 16)
+            ranges.setdefault(inode, set()).add((at, at + int(end, 16) - int(begin, 16)))
+    total = 0
+    for pieces in ranges.values():
+        reach = 0
+        for begin, end in sorted(pieces):
+            total += max(0, end - max(begin, reach))
+            reach = max(reach, end)
+    return total
+
+
+def one(benchmark: pathlib.Path, path: str, flags: list[str], workers: int) -> dict[str, float]:
     """Runs the benchmark once."""
-    before, peak, ended = shared_memory(), [0], threading.Event()
+    before, peak, mapped, ended = shared_memory(), [0], [0], threading.Event()
+    start = resource.getrusage(resource.RUSAGE_CHILDREN)
+    process = subprocess.Popen([sys.executable, benchmark.name, "--model_type=mock", *flags], cwd=benchmark.parent, text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path, "PYTHONWARNINGS": "ignore"})  # fmt: skip
+    look = time.monotonic() + workers // 10 + 6  # the measurement begins a second later
 
     def sample() -> None:
         while not ended.wait(0.2):
             peak[0] = max(peak[0], shared_memory() - before)
+            if not mapped[0] and time.monotonic() > look:
+                mapped[0] = reserved(process.pid)
 
     sampler = threading.Thread(target=sample)
     sampler.start()
-    start = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run([sys.executable, benchmark.name, "--model_type=mock", *flags], cwd=benchmark.parent, capture_output=True, text=True,
-                          env={**os.environ, "PYTHONPATH": path, "PYTHONWARNINGS": "ignore"}, timeout=600)  # fmt: skip
+    out, err = process.communicate(timeout=600)
     end = resource.getrusage(resource.RUSAGE_CHILDREN)
     ended.set()
     sampler.join()
     figures = {}
     for name, pattern in {"rate": r"avg throughput : ([\d.]+)", "p50": r"p50 latency +: ([\d.]+)", "p99": r"p99 latency +: ([\d.]+)",
                           "queries": r"Query num : (\d+)"}.items():  # fmt: skip
-        found = re.search(pattern, done.stdout)
+        found = re.search(pattern, out)
         figures[name] = float(found[1]) if found else float("nan")
     spent = end.ru_utime + end.ru_stime - start.ru_utime - start.ru_stime
     figures["cpu"] = spent / figures["queries"] * 1e6
-    figures["memory"] = peak[0] / 1e6
-    figures["errors"] = done.stderr.count("Error")
+    figures["reserved"], figures["touched"] = mapped[0] / 1e6, peak[0] / 1e6
+    figures["errors"] = len(re.findall(r"(?m)^\w*(?:Error|Exception)", err))  # a worker whose answer is empty or wrong raises one
     return figures
 
 
@@ -174,7 +213,8 @@ def sdbi(folder: pathlib.Path, seconds: int, rounds: int, workers: list[int]) ->
         os.environ.setdefault("SHOAL", str(ROOT / "build/shoal"))
         sides = {"SDBI": (folder / "benchmark.py", rest), "ours": (ours / "benchmark.py", str(ROOT / "python") + os.pathsep + rest)}
         print(f"benchmark.py --model_type=mock, {seconds} s, medians of {rounds} rounds; CPU is of all processes with their start\n")
-        print("| workers / max batch / models, wait | | calls/s | p50 ms | p99 ms | CPU us a call | shared memory MB |\n|---|---|---|---|---|---|---|")
+        print("| workers / max batch / models, wait | | calls/s | p50 ms | p99 ms | CPU us a call | shared memory MB (touched) | "
+              "calls/s, p50, memory of SDBI's | errors |\n|---|---|---|---|---|---|---|---|---|")  # fmt: skip
         shapes = [(n, 32, 1) for n in workers if n != 8] + [(n, *rest) for n, *rest in ((8, 4, 2), (128, 32, 3), (64, 16, 1)) if n in workers]
         for n, most, copies in sorted(shapes):
             for wait in ((0.003 if n == 8 else 0.01), -1):
@@ -182,11 +222,13 @@ def sdbi(folder: pathlib.Path, seconds: int, rounds: int, workers: list[int]) ->
                 for _ in range(rounds):
                     for name, (benchmark, path) in sides.items():
                         flags = [f"--worker_num={n}", f"--max_batch_size={most}", f"--model_num={copies}", f"--duration={seconds}", f"--wait_time={wait}"]
-                        cells[name].append(one(benchmark, path, flags))
-                for name, rows in cells.items():
-                    m = {k: sorted(r[k] for r in rows)[len(rows) // 2] for k in rows[0]}
+                        cells[name].append(one(benchmark, path, flags, n))
+                got = {name: {k: sorted(r[k] for r in rows)[len(rows) // 2] for k in rows[0]} for name, rows in cells.items()}
+                for name, m in got.items():
                     label = f"{n} / {most} / {copies}, {'adaptive' if wait < 0 else f'{wait * 1e3:g} ms'}"
-                    print(f"| {label} | {name} | {m['rate']:,.0f} | {m['p50']:.2f} | {m['p99']:.2f} | {m['cpu']:,.0f} | {m['memory']:,.0f} |", flush=True)
+                    ratios = ", ".join(f"{m[k] / got['SDBI'][k]:.2f}" for k in ("rate", "p50", "reserved") if got["SDBI"][k])
+                    print(f"| {label} | {name} | {m['rate']:,.0f} | {m['p50']:.2f} | {m['p99']:.2f} | {m['cpu']:,.0f} | "
+                          f"{m['reserved']:,.0f} ({m['touched']:,.0f}) | {ratios} | {sum(r['errors'] for r in cells[name]):.0f} |", flush=True)  # fmt: skip
 
 
 def main() -> None:
