@@ -51,6 +51,9 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	if err := unknownCommand(root, args[1:]); err != nil {
 		return report(stderr, name, err)
 	}
+	if len(args) > 1 && strings.HasPrefix(args[1], cobra.ShellCompRequestCmd) {
+		command.PlainUsage(root)
+	}
 	root.SetArgs(spellOut(root, args[1:]))
 	root.SetOut(stdout)
 	root.SetErr(stderr)

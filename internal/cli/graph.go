@@ -67,6 +67,7 @@ The figures of a model are of all its requests, also those that came another way
 			return err
 		},
 	}
+	cmd.ValidArgsFunction = command.ModelNames(f.open)
 	g := command.NewGroup(cmd, "What to draw")
 	g.Text(&f.url, "url", defaultServer, "`URL` of a running server")
 	g.Texts(&f.repositories, "model-repository", "`folder` of models to read instead of asking a server; may be given several times")
@@ -100,16 +101,24 @@ func (f *graphFlags) drawer() (func(*diagram.Graph) string, error) {
 	return nil, fmt.Errorf("--format is %q, want svg, dot or mermaid", format)
 }
 
+// open returns the API of the running server.
+func (f *graphFlags) open() (client.API, error) {
+	address, err := client.ParseAddress(f.url, 8000)
+	if err != nil {
+		return nil, err
+	}
+	return client.OpenHTTP(client.Options{Address: address.Host}, address.Prefix), nil
+}
+
 // graph reads the model from the repositories or the server.
 func (f *graphFlags) graph(ctx context.Context, name string) (*diagram.Graph, error) {
 	if f.repositories != nil {
 		return f.stored(name)
 	}
-	address, err := client.ParseAddress(f.url, 8000)
+	api, err := f.open()
 	if err != nil {
 		return nil, err
 	}
-	api := client.OpenHTTP(client.Options{Address: address.Host}, address.Prefix)
 	defer api.Close()
 	cfg, err := api.Config(ctx, name, "")
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"shoal/internal/cli/command"
+	"shoal/internal/client"
 	"shoal/internal/top"
 )
 
@@ -37,7 +38,8 @@ and rows a second, latency, the mean batch, requests that wait, busy instances a
 failures. It reads /v2/models/stats, /v2/repository/index and the metrics of each
 server; the first two suffice for most columns. A Triton server works too.
 
-URL is the server's HTTP address, http://localhost:8000 unless you say otherwise.
+URL is the server's HTTP address, http://localhost:8000 unless you say otherwise, or
+unix:///path of its socket.
 Its metrics are looked for two ports on; --metrics-url says where else.`,
 		Example: `  shoal top                                the server on this machine
   shoal top gpu1:8000 gpu2:8000            two servers in one table
@@ -65,6 +67,13 @@ Its metrics are looked for two ports on; --metrics-url says where else.`,
 	g.Toggle(&f.once, "once", "show one interval as a table and leave")
 	g.Toggle(&f.json, "json", "with --once: print JSON, with every figure and null for what is not known")
 	cmd.SetUsageFunc(command.GroupedUsage)
+	command.CompleteModels(cmd, "model", func() (client.API, error) {
+		at, err := client.ParseAddress(defaultServer, 8000)
+		if args := cmd.Flags().Args(); len(args) > 0 {
+			at, err = client.ParseAddress(args[0], 8000)
+		}
+		return client.OpenHTTP(client.Options{Address: at.Host}, at.Prefix), err
+	})
 	return cmd
 }
 

@@ -12,6 +12,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 
 	"shoal/internal/model/modelpb"
@@ -30,6 +31,8 @@ type API interface {
 	Config(ctx context.Context, name, version string) (*modelpb.ModelConfig, error)
 	// Statistics returns what the server has counted for a model, by version.
 	Statistics(ctx context.Context, name, version string) ([]*pb.ModelStatistics, error)
+	// Names returns the names of the models in the server's repository.
+	Names(ctx context.Context) ([]string, error)
 	// Register registers the shared memory with that key under a name;
 	// Unregister removes it.
 	Register(ctx context.Context, name, key string, size int) error
@@ -49,7 +52,7 @@ var ErrBroken = errors.New("the connection broke")
 
 // Options are what both protocols share.
 type Options struct {
-	Address string      // host:port
+	Address string      // host:port, or unix: and the path of a socket
 	TLS     *tls.Config // nil: no TLS
 	Header  []Header    // sent with every request
 }
@@ -84,15 +87,50 @@ func token(s string) bool {
 
 // An Address is where a server is and whether it uses TLS.
 type Address struct {
-	Host   string // host:port
+	Host   string // host:port, or unix: and the path of a socket
 	Prefix string // in front of every HTTP path, without a slash at the end
 	TLS    bool
 }
 
-// ParseAddress reads host:port, or a URL with http or https. The default port
-// is port.
+// unixPrefix begins the address of a Unix socket.
+const unixPrefix = "unix:"
+
+// Dial connects to an address as in Address.Host.
+func Dial(ctx context.Context, address string) (net.Conn, error) {
+	network := "tcp"
+	if path, ok := strings.CutPrefix(address, unixPrefix); ok {
+		network, address = "unix", path
+	}
+	return (&net.Dialer{}).DialContext(ctx, network, address)
+}
+
+// HostOf returns the name of an address for headers and certificates: that of this
+// machine for a Unix socket.
+func HostOf(address string) string {
+	if strings.HasPrefix(address, unixPrefix) {
+		return "localhost"
+	}
+	return address
+}
+
+// Target returns an address for grpc.NewClient.
+func Target(address string) string {
+	if strings.HasPrefix(address, unixPrefix) {
+		return address
+	}
+	return "passthrough:///" + address
+}
+
+// ParseAddress reads host:port, a URL with http or https, or unix:///path of a
+// socket. The default port is port.
 func ParseAddress(s string, port int) (Address, error) {
 	a := Address{}
+	if path, ok := strings.CutPrefix(s, unixPrefix); ok {
+		if path = strings.TrimPrefix(path, "//"); path == "" {
+			return a, fmt.Errorf("%q is not a socket; want unix:///path", s)
+		}
+		return Address{Host: unixPrefix + path}, nil
+	}
 	rest := s
 	if scheme, after, ok := strings.Cut(s, "://"); ok {
 		rest = after
@@ -101,7 +139,7 @@ func ParseAddress(s string, port int) (Address, error) {
 		case "https", "grpcs":
 			a.TLS = true
 		default:
-			return Address{}, fmt.Errorf("%q: scheme %q is not known; use host:port, http:// or https://", s, scheme)
+			return Address{}, fmt.Errorf("%q: scheme %q is not known; use host:port, http://, https:// or unix:///path", s, scheme)
 		}
 	}
 	host, path, _ := strings.Cut(rest, "/")

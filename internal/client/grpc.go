@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -30,7 +31,7 @@ func OpenGRPC(o Options) (API, error) {
 	if o.TLS != nil {
 		creds = credentials.NewTLS(o.TLS)
 	}
-	conn, err := grpc.NewClient("passthrough:///"+o.Address, grpc.WithTransportCredentials(creds),
+	conn, err := grpc.NewClient(Target(o.Address), grpc.WithTransportCredentials(creds),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32)))
 	if err != nil {
 		return nil, err
@@ -68,6 +69,24 @@ func (c *grpcAPI) Statistics(ctx context.Context, name, version string) ([]*pb.M
 	defer cancel()
 	m, err := c.ModelStatistics(ctx, &pb.ModelStatisticsRequest{Name: name, Version: version})
 	return m.GetModelStats(), plain(err)
+}
+
+func (c *grpcAPI) Names(ctx context.Context) ([]string, error) {
+	ctx, cancel := c.question(ctx)
+	defer cancel()
+	m, err := c.RepositoryIndex(ctx, &pb.RepositoryIndexRequest{})
+	return namesOf(m.GetModels()), plain(err)
+}
+
+// namesOf returns the names of models, each once.
+func namesOf(list []*pb.RepositoryIndexResponse_ModelIndex) []string {
+	var names []string
+	for _, m := range list {
+		if !slices.Contains(names, m.GetName()) {
+			names = append(names, m.GetName())
+		}
+	}
+	return names
 }
 
 func (c *grpcAPI) Register(ctx context.Context, name, key string, size int) error {

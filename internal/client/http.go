@@ -38,8 +38,8 @@ func OpenHTTP(o Options, prefix string) API {
 	if o.TLS != nil {
 		scheme = "https://"
 	}
-	t := &http.Transport{TLSClientConfig: o.TLS, MaxIdleConnsPerHost: 1}
-	return &httpAPI{base: scheme + o.Address + prefix, header: o.Header, http: &http.Client{Transport: t, Timeout: answerTimeout}}
+	t := &http.Transport{TLSClientConfig: o.TLS, MaxIdleConnsPerHost: 1, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return Dial(ctx, o.Address) }}
+	return &httpAPI{base: scheme + HostOf(o.Address) + prefix, header: o.Header, http: &http.Client{Transport: t, Timeout: answerTimeout}}
 }
 
 func (c *httpAPI) Server(ctx context.Context) (*pb.ServerMetadataResponse, error) {
@@ -61,6 +61,15 @@ func (c *httpAPI) Statistics(ctx context.Context, name, version string) ([]*pb.M
 	m := &pb.ModelStatisticsResponse{}
 	err := c.ask(ctx, modelPath(name, version)+"/stats", m)
 	return m.GetModelStats(), err
+}
+
+func (c *httpAPI) Names(ctx context.Context) ([]string, error) {
+	body, err := c.call(ctx, http.MethodPost, "/v2/repository/index", struct{}{})
+	if err != nil {
+		return nil, err
+	}
+	list, err := ParseIndex(body)
+	return namesOf(list), err
 }
 
 func (c *httpAPI) Close() error {

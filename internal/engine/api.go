@@ -85,6 +85,7 @@ type Statistics struct {
 	Formed [infer.ReasonCount]uint64
 
 	Instances, Busy int
+	BusyTime        time.Duration    // how long instances have run batches, in sum
 	Workers         []backend.Worker // the processes behind the instances, if they have any
 	LoadDuration    time.Duration
 	Loaded          time.Time // when it became ready; a new time means new counters

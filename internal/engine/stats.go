@@ -39,7 +39,7 @@ type stats struct {
 	failNs   atomic.Uint64
 	failures [failCount]atomic.Uint64
 
-	busy   atomic.Int64
+	busy   busyTime
 	formed [infer.ReasonCount]atomic.Uint64
 	rows   *histogram.Histogram
 	rowSum atomic.Uint64
@@ -73,7 +73,7 @@ func (t *timed) snapshot() (histogram.Snapshot, Duration) {
 
 // init prepares the counters for use.
 func (s *stats) init(l *layouts, computeTimes, decoupled bool) {
-	s.layouts = l
+	s.layouts, s.busy.from = l, time.Now()
 	s.success.dist, s.queue.dist, s.rows = histogram.New(l.request), histogram.New(l.queue), histogram.New(l.rows)
 	if decoupled {
 		s.first.dist = histogram.New(l.request)
@@ -94,7 +94,7 @@ func (s *stats) accepted() { s.pending.Add(1) }
 // Started implements sched.Recorder.
 func (s *stats) Started(b *infer.Batch) {
 	s.pending.Add(-int64(len(b.Requests)))
-	s.busy.Add(1)
+	s.busy.start(b.Times.Start)
 	s.formed[b.Reason].Add(1)
 	s.rows.Add(float64(b.Rows), 1)
 	s.rowSum.Add(uint64(b.Rows))
@@ -102,8 +102,8 @@ func (s *stats) Started(b *infer.Batch) {
 
 // Executed implements sched.Recorder.
 func (s *stats) Executed(b *infer.Batch, err error) {
-	s.busy.Add(-1)
 	t := &b.Times
+	s.busy.end(t.End)
 	if err != nil {
 		s.traceBatch(b, err)
 		return
@@ -221,7 +221,11 @@ func (v *Version) snapshot() Statistics {
 		Fail:     Duration{s.fail.Load(), s.failNs.Load()},
 		Failures: make(map[string]uint64, failCount),
 		Pending:  s.pending.Load(), Refused: s.refused.Load(),
-		Instances: v.active(), Busy: int(s.busy.Load()), Loaded: v.loaded, LoadDuration: v.loadDuration,
+		Instances: v.active(), Loaded: v.loaded, LoadDuration: v.loadDuration,
+	}
+	out.Busy, out.BusyTime = s.busy.read(time.Now())
+	if s.ensemble {
+		out.BusyTime = 0 // it has no instances; its times are those of its steps
 	}
 	computed := s.computed.Load()
 	out.ComputeInput = Duration{computed, s.inputNs.Load()}

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/mem"
 
+	"shoal/internal/client"
 	"shoal/internal/protocol/kservegrpc/inferencepb"
 )
 
@@ -70,7 +71,7 @@ func connections(n int) int {
 // dial makes a connection that only carries calls: no name resolution, no
 // service configuration, no buffering for retries.
 func (l *GRPCLink) dial() (*grpc.ClientConn, error) {
-	return grpc.NewClient("passthrough:///"+l.address,
+	return grpc.NewClient(client.Target(l.address),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDisableRetry(),

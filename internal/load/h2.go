@@ -16,6 +16,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"golang.org/x/net/http2"
+	"shoal/internal/client"
 	"shoal/internal/protocol/h2"
 	"shoal/internal/protocol/kservegrpc/inferencepb"
 )
@@ -140,7 +141,7 @@ func (l *H2Link) header() []hpack.HeaderField {
 		{Name: ":method", Value: "POST"},
 		{Name: ":scheme", Value: scheme},
 		{Name: ":path", Value: path},
-		{Name: ":authority", Value: l.address},
+		{Name: ":authority", Value: client.HostOf(l.address)},
 		{Name: "content-type", Value: "application/grpc"},
 		{Name: "user-agent", Value: "shoal-perf"},
 		{Name: "te", Value: "trailers"},

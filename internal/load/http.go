@@ -40,7 +40,7 @@ func NewHTTPLink(address string, config *tls.Config) *HTTPLink {
 // to the header.
 func (l *HTTPLink) Message(path string, header []client.Header, body []byte) *Message {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "POST %s HTTP/1.1\r\nHost: %s\r\n", path, l.address)
+	fmt.Fprintf(&b, "POST %s HTTP/1.1\r\nHost: %s\r\n", path, client.HostOf(l.address))
 	for _, h := range header {
 		b.WriteString(h.Name + ": " + h.Value + "\r\n")
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"sync"
+
+	"shoal/internal/client"
 )
 
 // A lazyConn is a network connection that is made when it is first needed, and
@@ -39,7 +41,7 @@ func (l *lazyConn) connect(dial func() (net.Conn, error)) (dialled bool, err err
 // dial connects to an address, over TLS unless config is nil.
 func dial(ctx context.Context, address string, config *tls.Config) (net.Conn, error) {
 	if config == nil {
-		return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		return client.Dial(ctx, address)
 	}
 	return (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", address)
 }

@@ -76,14 +76,14 @@ var always = []number{
 		func(s *engine.Statistics) float64 { return float64(s.Pending) }),
 	newNumber("nv_model_load_duration_secs", "Model load time in seconds", gauge,
 		func(s *engine.Statistics) float64 { return s.LoadDuration.Seconds() }),
-	newNumber("shoal_queue_depth", "Requests that wait for an instance", gauge,
-		func(s *engine.Statistics) float64 { return float64(s.Pending) }),
 	newNumber("shoal_requests_refused_total", "Requests that were refused at once because the queue was full or closed; no other counter has them", counter,
 		func(s *engine.Statistics) float64 { return float64(s.Refused) }),
 	newNumber("shoal_instances", "Instances of the model", gauge,
 		func(s *engine.Statistics) float64 { return float64(s.Instances) }),
 	newNumber("shoal_instances_busy", "Instances that are running a batch", gauge,
 		func(s *engine.Statistics) float64 { return float64(s.Busy) }),
+	newNumber("shoal_instance_busy_seconds_total", "How long the model's instances have run batches, in sum; its rate, divided by shoal_instances, is the share of the time that they are busy", counter,
+		func(s *engine.Statistics) float64 { return s.BusyTime.Seconds() }),
 }
 
 var (

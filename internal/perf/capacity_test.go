@@ -61,7 +61,7 @@ func TestFindCapacityFindsTheHighestRate(t *testing.T) {
 			report := &report.Report{Out: &text, Err: &text, Plan: &r.Plan, Target: &r.Target, Host: r.Host}
 			report.Probe(r.Capacity.Probes[0])
 			report.Summary(r)
-			if !strings.Contains(text.String(), "| capacity: "+result.Number(r.Capacity.Rate)+" requests/s with p99<20ms\n") || !strings.HasPrefix(text.String(), "| probe: ") {
+			if !strings.Contains(text.String(), "| capacity: "+result.Number(r.Capacity.Rate)+" requests/s with p99<20ms; ") || !strings.HasPrefix(text.String(), "| probe: ") {
 				t.Errorf("%s: got the report\n%s", name, &text)
 			}
 		})

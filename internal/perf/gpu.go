@@ -12,6 +12,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+
+	"shoal/internal/client"
 	"shoal/internal/perf/result"
 )
 
@@ -188,6 +190,7 @@ func (g *gpuPoller) warnings() []string {
 // perf_analyzer: the server's host, and the usual port and path.
 func MetricsURL(given, host string) string {
 	if given == "" {
+		host = client.HostOf(host)
 		given = strings.Split(host, ":")[0] + ":8002/metrics"
 		if strings.HasPrefix(host, "[") {
 			given = host[:strings.Index(host, "]")+1] + ":8002/metrics"

@@ -15,6 +15,7 @@ import (
 	"shoal/internal/perf/input"
 	"shoal/internal/perf/result"
 	pb "shoal/internal/protocol/kservegrpc/inferencepb"
+	"shoal/internal/spelling"
 	"shoal/internal/tensor"
 )
 
@@ -91,7 +92,7 @@ func (s *Session) Decoupled() bool { return s.decoupled }
 func (s *Session) prepare(ctx context.Context) error {
 	meta, err := s.api.Model(ctx, s.settings.Model, s.settings.Version)
 	if err != nil {
-		return fmt.Errorf("failed to get model metadata: %w", s.hint(err))
+		return fmt.Errorf("failed to get model metadata: %w", s.suggest(ctx, s.hint(err)))
 	}
 	config, err := s.api.Config(ctx, s.settings.Model, s.settings.Version)
 	if err != nil {
@@ -184,6 +185,19 @@ func (s *Session) hint(err error) error {
 		return err
 	}
 	return fmt.Errorf("%w; is a server listening for %s there? -u says where else, -i the protocol", err, s.settings.Protocol)
+}
+
+// suggest adds the models that the server has to an error about one that it does not
+// have.
+func (s *Session) suggest(ctx context.Context, err error) error {
+	if errors.Is(err, client.ErrBroken) || errors.Is(err, client.ErrUnreachable) {
+		return err
+	}
+	names, indexErr := s.api.Names(ctx)
+	if indexErr != nil || slices.Contains(names, s.settings.Model) {
+		return err
+	}
+	return fmt.Errorf("%w%s", err, spelling.Hint(s.settings.Model, names))
 }
 
 // partsOf appends the models of an ensemble and of those in it.

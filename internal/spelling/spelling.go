@@ -2,6 +2,11 @@
 // was meant.
 package spelling
 
+import (
+	"strconv"
+	"strings"
+)
+
 // maxLen bounds the texts that are compared.
 const maxLen = 100
 
@@ -43,4 +48,19 @@ func Nearest(text string, names []string) string {
 		}
 	}
 	return best
+}
+
+// maxListed is how many names a hint lists.
+const maxListed = 8
+
+// Hint returns the end of an error about a name that is none of names: the one that
+// was probably meant, or all when they are few.
+func Hint(text string, names []string) string {
+	switch near := Nearest(text, names); {
+	case near != "":
+		return "; did you mean " + strconv.Quote(near) + "?"
+	case len(names) == 0 || len(names) > maxListed:
+		return ""
+	}
+	return "; there are " + strings.Join(names, ", ")
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"shoal/internal/client"
+	"shoal/internal/spelling"
 )
 
 // maxBody bounds an answer: a thousand models have about ten million bytes of
@@ -22,19 +24,39 @@ const maxBody = 64 << 20
 // A Client reads samples of one server. It is for one goroutine.
 type Client struct {
 	target Target
-	http   *http.Client
+	server endpoint
+	detail endpoint // the metrics
+}
+
+// An endpoint is where requests go.
+type endpoint struct {
+	name string // for errors
+	base string
+	http *http.Client
+}
+
+// newEndpoint returns the endpoint of a URL. A Unix socket has path behind it.
+func newEndpoint(address, path string, timeout time.Duration) endpoint {
+	socket, ok := strings.CutPrefix(address, unixPrefix)
+	if !ok {
+		return endpoint{address, address, &http.Client{Timeout: timeout}}
+	}
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}
+	return endpoint{address, "http://localhost" + path, &http.Client{Timeout: timeout, Transport: &http.Transport{DialContext: dial}}}
 }
 
 // NewClient returns a client. It gives up on an answer after timeout.
 func NewClient(t Target, timeout time.Duration) *Client {
-	return &Client{target: t, http: &http.Client{Timeout: timeout}}
+	return &Client{target: t, server: newEndpoint(t.URL, "", timeout), detail: newEndpoint(t.Metrics, "/metrics", timeout)}
 }
 
 // Sample reads the server's state. It fails when the statistics cannot be read;
 // NoMetrics of the sample says why metrics are missing.
 func (c *Client) Sample(ctx context.Context) (*Sample, error) {
 	s := &Sample{At: time.Now()}
-	stats, _, err := c.do(ctx, http.MethodGet, c.target.URL+"/v2/models/stats", "")
+	stats, _, err := c.server.do(ctx, http.MethodGet, "/v2/models/stats", "")
 	if err != nil {
 		return nil, fmt.Errorf("%w; is a server running there? Name another with: shoal top URL", err)
 	}
@@ -43,7 +65,7 @@ func (c *Client) Sample(ctx context.Context) (*Sample, error) {
 	}
 	// A server may restrict its index; the models with statistics are still
 	// worth showing.
-	if index, _, err := c.do(ctx, http.MethodPost, c.target.URL+"/v2/repository/index", "{}"); err == nil {
+	if index, _, err := c.server.do(ctx, http.MethodPost, "/v2/repository/index", "{}"); err == nil {
 		if err := s.readIndex(index); err != nil {
 			return nil, fmt.Errorf("the repository index of %s: %w", c.target.URL, err)
 		}
@@ -52,6 +74,9 @@ func (c *Client) Sample(ctx context.Context) (*Sample, error) {
 	if len(c.target.Models) > 0 {
 		shown := make(map[string]bool)
 		for _, name := range c.target.Models {
+			if names := s.names(); !slices.Contains(names, name) {
+				return nil, fmt.Errorf("%s has no model %q%s", c.target.URL, name, spelling.Hint(name, names))
+			}
 			if err := c.show(ctx, name, shown); err != nil {
 				return nil, err
 			}
@@ -67,13 +92,24 @@ func (c *Client) Sample(ctx context.Context) (*Sample, error) {
 	return s, nil
 }
 
+// names returns the names of the models.
+func (s *Sample) names() []string {
+	var list []string
+	for i := range s.Models {
+		if !slices.Contains(list, s.Models[i].Name) {
+			list = append(list, s.Models[i].Name)
+		}
+	}
+	return list
+}
+
 // show adds a model, and those in it when it is an ensemble.
 func (c *Client) show(ctx context.Context, name string, shown map[string]bool) error {
 	if shown[name] {
 		return nil
 	}
 	shown[name] = true
-	body, _, err := c.do(ctx, http.MethodGet, c.target.URL+"/v2/models/"+url.PathEscape(name)+"/config", "")
+	body, _, err := c.server.do(ctx, http.MethodGet, "/v2/models/"+url.PathEscape(name)+"/config", "")
 	if err != nil {
 		return err
 	}
@@ -96,7 +132,7 @@ func (c *Client) show(ctx context.Context, name string, shown map[string]bool) e
 }
 
 func (c *Client) metrics(ctx context.Context, s *Sample) error {
-	body, header, err := c.do(ctx, http.MethodGet, c.target.Metrics, "")
+	body, header, err := c.detail.do(ctx, http.MethodGet, "", "")
 	if err != nil {
 		return fmt.Errorf("%w; name the right place with --metrics-url", err)
 	}
@@ -107,13 +143,14 @@ func (c *Client) metrics(ctx context.Context, s *Sample) error {
 }
 
 // do sends a request and returns the answer's body.
-func (c *Client) do(ctx context.Context, method, url, send string) ([]byte, http.Header, error) {
-	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(send))
+func (e endpoint) do(ctx context.Context, method, path, send string) ([]byte, http.Header, error) {
+	url := e.name + path
+	req, err := http.NewRequestWithContext(ctx, method, e.base+path, strings.NewReader(send))
 	if err != nil {
 		return nil, nil, err
 	}
 	req.Header.Set("Accept", acceptMetrics)
-	resp, err := c.http.Do(req)
+	resp, err := e.http.Do(req)
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot reach %s: %w", url, cause(err))
 	}

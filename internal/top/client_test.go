@@ -26,6 +26,9 @@ func TestParseTarget(t *testing.T) {
 		{"no port", "https://models.example", "", Target{URL: "https://models.example", Metrics: "https://models.example:445/metrics"}, ""},
 		{"metrics elsewhere", "h:1", "other:9", Target{URL: "http://h:1", Metrics: "http://other:9/metrics"}, ""},
 		{"metrics with a path", "h:1", "http://other/m?x=1", Target{URL: "http://h:1", Metrics: "http://other/m?x=1"}, ""},
+		{"a socket", "unix:///run/s", "", Target{URL: "unix:///run/s", Metrics: "http://localhost:8002/metrics"}, ""},
+		{"two sockets", "unix:///run/s", "unix:///run/m", Target{URL: "unix:///run/s", Metrics: "unix:///run/m"}, ""},
+		{"metrics on a socket", "h:1", "unix:///run/m", Target{URL: "http://h:1", Metrics: "unix:///run/m"}, ""},
 		{"another protocol", "grpc://h:1", "", Target{}, `"grpc://h:1" is not the URL of a server`},
 		{"nothing", "", "", Target{}, "is not the URL of a server"},
 		{"a port that is none", "http://h:x", "", Target{}, "is not a URL"},
@@ -112,7 +115,7 @@ func TestSampleHasTheModelsOfAnEnsemble(t *testing.T) {
 	})
 	for _, c := range []struct {
 		model, want string
-	}{{"slow", "echo slow"}, {"echo", "echo"}, {"none", "Request for unknown model: 'none' is not found"}} {
+	}{{"slow", "echo slow"}, {"echo", "echo"}, {"none", `has no model "none"; there are echo, slow, broken`}} {
 		target.Models = []string{c.model}
 		s, err := NewClient(target, time.Minute).Sample(t.Context())
 		if err != nil {

@@ -3,6 +3,7 @@ package top
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -32,10 +33,32 @@ var modelColumns = []column{
 	{"P99", func(r *Row) string { return duration(r.P99) }, func(r *Row) *float64 { return r.P99 }},
 	{"BATCH", func(r *Row) string { return decimal(r.Batch) }, func(r *Row) *float64 { return r.Batch }},
 	{"QUEUE", func(r *Row) string { return whole(r.Queue) }, func(r *Row) *float64 { return r.Queue }},
-	{"BUSY", busy, func(r *Row) *float64 { return r.Busy }},
+	{"BUSY", func(r *Row) string { return percent(r.BusyShare) }, func(r *Row) *float64 { return r.BusyShare }},
 	{"FAIL/S", func(r *Row) string { return rate(r.failures()) }, (*Row).failures},
 	{"REJ/S", func(r *Row) string { return rate(r.Rejected) }, func(r *Row) *float64 { return r.Rejected }},
 }
+
+// trendColumn draws the requests of the last intervals; only the live view has it.
+var trendColumn = column{"TREND", func(r *Row) string { return fmt.Sprintf("%*s", trendLength, sparkline(r.trend)) }, func(r *Row) *float64 { return r.Requests }}
+
+// trendLength is how many intervals the trend has.
+const trendLength = 12
+
+// sparkline draws values by the height of a block each, with the largest at the top.
+func sparkline(values []float64) string {
+	most := slices.Max(append([]float64{0}, values...))
+	out := make([]rune, 0, len(values))
+	for _, v := range values {
+		height := 0
+		if most > 0 {
+			height = int(math.Ceil(v / most * float64(len(blocks)-1)))
+		}
+		out = append(out, blocks[height])
+	}
+	return string(out)
+}
+
+var blocks = []rune(" \u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588")
 
 // columns returns the columns for so many servers.
 func columns(servers int) []column {
@@ -91,11 +114,11 @@ func duration(v *float64) string {
 // maxSeconds bounds a server's values to what a duration can hold.
 const maxSeconds = 1e9
 
-func busy(r *Row) string {
-	if r.Busy == nil || r.Instances == nil {
+func percent(v *float64) string {
+	if v == nil {
 		return unknown
 	}
-	return fmt.Sprintf("%.0f/%.0f", *r.Busy, *r.Instances)
+	return fmt.Sprintf("%.0f%%", 100**v)
 }
 
 // order sorts rows by a column: figures with the largest first, text

@@ -104,6 +104,8 @@ func (s *Sample) take(f *dto.MetricFamily) {
 			to.Instances = finite(m.GetGauge().GetValue())
 		case "shoal_instances_busy":
 			to.Busy = finite(m.GetGauge().GetValue())
+		case "shoal_instance_busy_seconds_total":
+			to.BusySeconds = finite(m.GetCounter().GetValue())
 		case "shoal_batches_total":
 			if to.BatchesByReason == nil {
 				to.BatchesByReason = make(map[string]float64)

@@ -50,10 +50,12 @@ type Row struct {
 	Rejected *float64           `json:"rejected_per_second"`
 	ByReason map[string]float64 `json:"batches_per_second_by_reason,omitempty"`
 	// RejectedByReason is Rejected in its parts.
-	RejectedByReason Rejects  `json:"rejected_per_second_by_reason,omitempty"`
-	Queue            *float64 `json:"queue_depth"` // now, as the two below
-	Busy             *float64 `json:"instances_busy"`
-	Instances        *float64 `json:"instances"`
+	RejectedByReason Rejects `json:"rejected_per_second_by_reason,omitempty"`
+	// BusyShare is the share of the interval for which the instances ran.
+	BusyShare *float64 `json:"busy_share"`
+	Queue     *float64 `json:"queue_depth"` // now, as the two below
+	Busy      *float64 `json:"instances_busy"`
+	Instances *float64 `json:"instances"`
 
 	// Since the version was loaded.
 	AllRequests *float64 `json:"requests_total"`
@@ -62,6 +64,7 @@ type Row struct {
 	AllRejected *float64 `json:"rejected_total"`
 
 	interval delta
+	trend    []float64 // Requests of the last intervals; only the live view has it
 }
 
 // A delta is the difference between two samples, from which rows are made and
@@ -70,6 +73,7 @@ type delta struct {
 	seconds                     float64
 	stats                       Stats
 	refused                     float64
+	busy, capacity              float64 // seconds that instances ran, and that they could have
 	requestTime, queueTime      *Spread
 	known, timed, refusalsKnown bool
 }
@@ -110,6 +114,9 @@ func row(server string, old, now *Model, seconds float64) Row {
 	if now.Refused != nil {
 		d.refusalsKnown, d.refused = true, rise(old.Refused, *now.Refused)
 	}
+	if now.BusySeconds != nil && old.BusySeconds != nil && now.Instances != nil {
+		d.busy, d.capacity = rise(old.BusySeconds, *now.BusySeconds), *now.Instances*seconds
+	}
 	if now.RequestTime != nil && now.QueueTime != nil {
 		d.timed = true
 		d.requestTime, d.queueTime = now.RequestTime.since(old.RequestTime), now.QueueTime.since(old.QueueTime)
@@ -140,6 +147,9 @@ func (r *Row) work() {
 	}
 	if d.refusalsKnown {
 		r.Refused = new(d.refused / d.seconds)
+	}
+	if share := ratio(d.busy, d.capacity); share != nil {
+		r.BusyShare = new(min(*share, 1)) // the metrics were not read at one moment
 	}
 	if d.timed {
 		r.P50, r.P99, r.QueueP99 = d.requestTime.quantile(0.5), d.requestTime.quantile(0.99), d.queueTime.quantile(0.99)
@@ -216,6 +226,7 @@ func (d *delta) add(o *delta) {
 		d.stats.Inferences += f * o.stats.Inferences
 		d.stats.Executions += f * o.stats.Executions
 	}
+	d.busy, d.capacity = d.busy+f*o.busy, d.capacity+f*o.capacity
 	if o.refusalsKnown {
 		d.refusalsKnown, d.refused = true, d.refused+f*o.refused
 	}

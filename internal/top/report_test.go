@@ -254,8 +254,11 @@ func TestFigures(t *testing.T) {
 		{duration(new(0.0)), "0s"},
 		{decimal(new(3.96)), "4.0"},
 		{whole(new(3.0)), "3"},
-		{busy(&Row{Busy: new(1.0), Instances: new(2.0)}), "1/2"},
-		{busy(&Row{Busy: new(1.0)}), "-"},
+		{percent(new(0.734)), "73%"},
+		{percent(nil), "-"},
+		{sparkline([]float64{0, 1, 4, 8}), " \u2581\u2584\u2588"},
+		{sparkline([]float64{0, 0}), "  "},
+		{sparkline(nil), ""},
 		{printable("a\x1b[31mb\u202ec\n"), "a\uFFFD[31mb\uFFFDc\uFFFD"},
 	} {
 		if c.got != c.want {

@@ -25,6 +25,7 @@ type Model struct {
 	Rejected        Rejects
 	Queue           *float64
 	Instances, Busy *float64
+	BusySeconds     *float64 // of all instances, since the version was loaded
 	RequestTime     *Spread
 	BatchesByReason map[string]float64
 	QueueTime       *Spread

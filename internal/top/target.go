@@ -14,19 +14,33 @@ import (
 
 // A Target is the address of a server.
 type Target struct {
-	URL     string // of its HTTP endpoint, such as http://localhost:8000
-	Metrics string // of its metrics, such as http://localhost:8002/metrics
+	URL     string // of its HTTP endpoint, such as http://localhost:8000, or unix:///path
+	Metrics string // of its metrics, such as http://localhost:8002/metrics, or unix:///path
 	// Models are those to show, with the models that are in them when they are
 	// ensembles; all when there are none.
 	Models []string
 }
+
+// unixPrefix begins the address of a Unix socket.
+const unixPrefix = "unix://"
 
 // metricsOffset is how far the default metrics port is from the HTTP port.
 const metricsOffset = 2
 
 // ParseTarget reads the addresses of a server. A scheme may be left out, and an
 // empty metrics address means that of the same host, two ports on.
+// The metrics of a server on a Unix socket are on port 8002 of this machine.
 func ParseTarget(address, metrics string) (Target, error) {
+	if path, ok := strings.CutPrefix(metrics, unixPrefix); ok && path != "" {
+		t, err := ParseTarget(address, "localhost")
+		t.Metrics = metrics
+		return t, err
+	}
+	if path, ok := strings.CutPrefix(address, unixPrefix); ok && path != "" {
+		t, err := ParseTarget("localhost:8000", metrics)
+		t.URL = address
+		return t, err
+	}
 	u, err := parseURL(address)
 	if err != nil {
 		return Target{}, err
@@ -53,10 +67,10 @@ func parseURL(address string) (*url.URL, error) {
 	}
 	u, err := url.Parse(address)
 	if err != nil {
-		return nil, fmt.Errorf("%q is not a URL, want one like http://localhost:8000", address)
+		return nil, fmt.Errorf("%q is not a URL, want one like http://localhost:8000 or unix:///path", address)
 	}
 	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, fmt.Errorf("%q is not the URL of a server, want one like http://localhost:8000", address)
+		return nil, fmt.Errorf("%q is not the URL of a server, want one like http://localhost:8000 or unix:///path", address)
 	}
 	return u, nil
 }

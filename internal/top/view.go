@@ -40,7 +40,10 @@ type view struct {
 	reverse       bool
 	top           int // rows scrolled off
 	width, height int
+	trends        map[trendKey][]float64
 }
+
+type trendKey struct{ server, model, version string }
 
 type (
 	reportMsg Report
@@ -58,6 +61,7 @@ func (v *view) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case reportMsg:
 		if !v.paused {
 			v.report, v.read = Report(msg), true
+			v.follow()
 			v.sort()
 		}
 		return v, tea.Tick(v.interval, func(time.Time) tea.Msg { return tickMsg{} })
@@ -67,6 +71,25 @@ func (v *view) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return v, v.key(msg.String())
 	}
 	return v, nil
+}
+
+// follow adds the report to the trends. Models that are gone lose theirs.
+func (v *view) follow() {
+	next := make(map[trendKey][]float64)
+	note := func(r *Row) {
+		key := trendKey{r.Server, r.Model, r.Version}
+		trend := v.trends[key]
+		if r.Requests != nil {
+			trend = append(trend, *r.Requests)
+		}
+		trend = trend[max(0, len(trend)-trendLength):]
+		next[key], r.trend = trend, trend
+	}
+	for i := range v.report.Models {
+		note(&v.report.Models[i])
+	}
+	note(&v.report.Total)
+	v.trends = next
 }
 
 func (v *view) key(name string) tea.Cmd {
@@ -99,7 +122,12 @@ func (v *view) key(name string) tea.Cmd {
 	return nil
 }
 
-func (v *view) columns() []column { return columns(v.servers) }
+// columns returns the columns of the table, with the trend behind the rate.
+func (v *view) columns() []column {
+	cols := slices.Clone(columns(v.servers))
+	at := slices.IndexFunc(cols, func(c column) bool { return c.title == "REQ/S" })
+	return slices.Insert(cols, at+1, trendColumn)
+}
 
 // sort sorts the rows and keeps the scroll position within them.
 func (v *view) sort() {
@@ -211,11 +239,11 @@ func (v *view) rows() []string {
 }
 
 // spare are the columns that a narrow terminal leaves out, in this order.
-var spare = []string{"ROWS/S", "P50", "BATCH", "VER", "MEAN"}
+var spare = []string{"ROWS/S", "P50", "VER", "MEAN", "STATE", "TREND", "BATCH"}
 
 // fitting returns the columns that fit the terminal, and which of them sorts.
 func (v *view) fitting() (cols []column, sorted int) {
-	cols, sorted = slices.Clone(v.columns()), v.sorted
+	cols, sorted = v.columns(), v.sorted
 	for _, title := range spare {
 		width := lipgloss.Width(strings.Join(table(cols, v.report.Models, &v.report.Total)[0].cells, gap))
 		if v.width == 0 || width <= v.width {
@@ -266,15 +294,17 @@ func (v *view) line(l tableLine) string {
 }
 
 func (r *Row) saturated() bool {
-	return r.Queue != nil && *r.Queue > 0 && r.Busy != nil && r.Instances != nil && *r.Busy >= *r.Instances
+	return r.Queue != nil && *r.Queue > 0 && (r.BusyShare != nil && *r.BusyShare > 0.95 ||
+		r.BusyShare == nil && r.Busy != nil && r.Instances != nil && *r.Busy >= *r.Instances)
 }
 
 // helpText explains the columns.
 var helpText = []string{
 	"REQ/S   requests answered well, a second   ROWS/S  rows in them",
+	"TREND   REQ/S of the last 12 intervals",
 	"MEAN    from acceptance to answer; P50 and P99: half and 99 % took less",
 	"BATCH   rows to an execution               QUEUE   requests that wait now",
-	"BUSY    instances that run / there are     FAIL/S  requests failed or refused",
+	"BUSY    share of the time instances ran    FAIL/S  requests failed or refused",
 	"REJ/S   requests rejected before the queue: no such model, bad input, malformed",
 	"",
 	"REJECTED/S lists those by reason, with those for no model that exists.",

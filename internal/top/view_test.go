@@ -140,7 +140,7 @@ func TestNarrowTerminalKeepsWhatMatters(t *testing.T) {
 	}})
 	r.Servers[0].Closed = Rejects{"idle_timeout": 0.5}
 	v.Update(reportMsg(*r))
-	press(v, "right", "right", "right", "right") // sorted by ROWS/S, the first that would go
+	press(v, "right", "right", "right", "right", "right") // sorted by ROWS/S, the first that would go
 	text := shown(v)
 	for _, want := range []string{"ROWS/S", "REJ/S", "   123\n", "REJECTED/S  bad_input 120  malformed 3.0", "CLOSED/S    idle_timeout 0.5"} {
 		if !strings.Contains(text, want) {
@@ -158,8 +158,27 @@ func TestNarrowTerminalKeepsWhatMatters(t *testing.T) {
 			t.Errorf("the help has a line of %d columns, want 80 at most: %s", len(line), line)
 		}
 	}
-	if head := v.columns(); len(head) != len(modelColumns) {
-		t.Errorf("got %d columns to sort by, want all %d", len(head), len(modelColumns))
+	if head := v.columns(); len(head) != len(modelColumns)+1 {
+		t.Errorf("got %d columns to sort by, want all %d and the trend", len(head), len(modelColumns))
+	}
+	press(v, "?", "left", "left") // sorted by REQ/S
+	if text := shown(v); !strings.Contains(text, "TREND") || !strings.Contains(text, "BATCH") || strings.Contains(text, "ROWS/S") {
+		t.Errorf("got\n%s\nwant the trend and batches, not rows", text)
+	}
+}
+
+func TestTrendFollowsTheLastIntervals(t *testing.T) {
+	v := newView(0, 200, 20)
+	for i := range trendLength + 4 {
+		v.Update(reportMsg(*reportOf([]Row{{Model: "m", Version: "1", Requests: new(float64(i))}})))
+	}
+	trend := v.report.Models[0].trend
+	if len(trend) != trendLength || trend[0] != 4 || trend[trendLength-1] != trendLength+3 || !strings.Contains(shown(v), "\u2588") {
+		t.Errorf("got %v, want the last %d rates", trend, trendLength)
+	}
+	v.Update(reportMsg(*reportOf([]Row{{Model: "other", Version: "1", Requests: new(1.0)}})))
+	if len(v.trends) != 2 { // of the model and of the total
+		t.Errorf("got %d trends, want those of models that are there", len(v.trends))
 	}
 }
 

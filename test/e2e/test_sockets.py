@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import socket
+import subprocess
 
 import tritonclient.grpc as library
 
@@ -44,9 +45,29 @@ def test_http_grpc_and_metrics_over_unix_sockets(tmp_path, repository):
             clients.assert_simple(client.infer("simple", clients.simple_inputs(library)))
         for protocol, path in paths.items():
             assert str(path) in running.address(protocol)
+        check_commands(paths)
         running.signal()
         assert running.wait() == 0
     assert not any(path.exists() for path in paths.values())
+
+
+def check_commands(paths) -> None:
+    """perf and top take sockets, suggest the model that was meant, and complete its name."""
+    for protocol in ("http", "grpc"):
+        place = ("-i", protocol, "-u", f"unix://{paths[protocol]}")
+        done = run("perf", "-m", "simple", *place, "--request-count=20")
+        assert done.returncode == 0 and "Throughput" in done.stdout, done.stdout + done.stderr
+        done = run("perf", "-m", "smiple", *place)
+        assert 'did you mean "simple"?' in done.stderr, done.stderr
+        assert "simple" in run("__complete", "perf", *place, "-m", "").stdout.splitlines()
+    place = (f"unix://{paths['http']}", f"--metrics-url=unix://{paths['metrics']}")
+    done = run("top", "--once", "--interval=50ms", *place)
+    assert done.returncode == 0 and "simple" in done.stdout and "%" in done.stdout, done.stdout + done.stderr
+    assert 'did you mean "simple"?' in run("top", "--once", "--model=smiple", *place).stderr
+
+
+def run(*args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([server.BINARY, *args], capture_output=True, text=True, timeout=30)
 
 
 def test_a_socket_that_a_dead_server_left_is_replaced(tmp_path, repository):

@@ -33,7 +33,7 @@ def test_every_block_says_what_it_is():
     kinds = {kind for kind, _ in blocks()}
     assert kinds == {"sh test", "sh", "pbtxt", "text"}, "a command that no test runs must be a plain sh block, on purpose"
     shown = [content for kind, content in blocks() if kind == "sh"]
-    assert all(line.startswith(("perf_analyzer", " ")) for content in shown for line in content.splitlines()), shown
+    assert all(line.startswith(("shoal perf", " ")) for content in shown for line in content.splitlines()), shown
 
 
 def test_pictures_and_pages_are_there():

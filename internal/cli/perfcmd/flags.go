@@ -93,7 +93,7 @@ func (f *flags) add(cmd *cobra.Command) {
 	g.Note("model-name")
 	g.Set.StringVarP(&f.version, "model-version", "x", "", "`number` of the version (default: the newest)")
 	g.Note("model-version")
-	g.Set.StringVarP(&f.url, "url", "u", "", "`host:port` of the server, or a URL; https:// uses TLS (default localhost:8000, gRPC localhost:8001)")
+	g.Set.StringVarP(&f.url, "url", "u", "", "`host:port` of the server, a URL, or unix:///path of its socket; https:// uses TLS (default localhost:8000, gRPC localhost:8001)")
 	g.Note("url")
 	g.Set.StringVarP(&f.protocol, "protocol", "i", "http", "`http|grpc`")
 	g.Note("protocol")

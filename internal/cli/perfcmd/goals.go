@@ -95,7 +95,7 @@ func (f *goalFlags) before() (judge.Side, error) {
 }
 
 // writeHDR writes a spectrum for each level.
-func (f *goalFlags) writeHDR(r *result.Result) error {
+func (f *goalFlags) writeHDR(say io.Writer, r *result.Result) error {
 	var errs []error
 	levels := r.Reported()
 	for _, l := range levels {
@@ -103,7 +103,7 @@ func (f *goalFlags) writeHDR(r *result.Result) error {
 		if len(levels) > 1 {
 			path = levelFile(path, l.Load)
 		}
-		errs = append(errs, writeFile(path, func(w io.Writer) error { return report.WriteHDR(w, l.Merged.Latency) }))
+		errs = append(errs, writeFile(say, path, func(w io.Writer) error { return report.WriteHDR(w, l.Merged.Latency) }))
 	}
 	return errors.Join(errs...)
 }

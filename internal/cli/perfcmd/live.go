@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/charmbracelet/x/term"
+	"github.com/spf13/cobra"
 
 	"shoal/internal/perf"
 	"shoal/internal/perf/live"
@@ -40,11 +41,12 @@ func terminal(stream any) (*os.File, bool) {
 	return file, ok && term.IsTerminal(file.Fd()) && os.Getenv("TERM") != "dumb"
 }
 
-// liveMode turns the flag into a mode. The default is a line, and only on a
-// terminal.
-func liveMode(value string, isTerminal bool) live.Mode {
+// liveMode turns the flag into a mode. The default is a line: one that changes on a
+// terminal, one for each window elsewhere.
+// perf_analyzer, whose users parse what it prints, shows nothing there.
+func liveMode(value string, isTerminal, isOriginal bool) live.Mode {
 	switch {
-	case value == liveOff, value == liveAuto && !isTerminal:
+	case value == liveOff, value == liveAuto && !isTerminal && isOriginal:
 		return live.Off
 	case value == liveFull:
 		return live.Full
@@ -56,10 +58,11 @@ func liveMode(value string, isTerminal bool) live.Mode {
 
 // startLive shows the run on standard error; the caller closes the result.
 // Interrupt ends the run as Ctrl-C does.
-func (p *pictureFlags) startLive(ctx context.Context, interrupt func(), s *perf.Settings, stderr io.Writer) *live.View {
+func (p *pictureFlags) startLive(ctx context.Context, interrupt func(), s *perf.Settings, cmd *cobra.Command) *live.View {
+	stderr := cmd.ErrOrStderr()
 	screen, is := terminal(stderr)
 	o := live.Options{
-		Mode: liveMode(p.live, is), Out: stderr, Plan: &s.Plan, Levels: s.Levels(),
+		Mode: liveMode(p.live, is, cmd.Name() == "perf_analyzer"), Out: stderr, Plan: &s.Plan, Levels: s.Levels(),
 		Title: fmt.Sprintf("%s at %s over %s", s.Model, s.Address.Host, s.Protocol), Interrupt: interrupt,
 	}
 	if is {

@@ -23,7 +23,7 @@ func (p *pictureFlags) add(g *command.Group) {
 	g.Text(&p.html, "html", "", "write a page with all charts, tables and data to this `file`; it needs no network")
 	g.Text(&p.html, "report-html", "", "the same as --html")
 	g.Note("report-html").Hidden = true
-	g.Text(&p.live, "live", liveAuto, "how to show the run on standard error while it goes, `auto|off|line|full`: a status line, a screen of charts, or, without a terminal, a line for each window; auto is line on a terminal and off elsewhere")
+	g.Text(&p.live, "live", liveAuto, "how to show the run on standard error while it goes, `auto|off|line|full`: a status line, a screen of charts, or, without a terminal, a line for each window; auto is line")
 	g.Text(&p.plot, "plot", "", "write a picture of throughput, latency and where the time goes to this `file`, .svg or .png")
 }
 
@@ -40,10 +40,10 @@ func (p *pictureFlags) checkPlot() error {
 }
 
 // write writes the files that were asked for.
-func (p *pictureFlags) write(r *result.Result) error {
+func (p *pictureFlags) write(say io.Writer, r *result.Result) error {
 	return errors.Join(
-		writeFile(p.html, func(w io.Writer) error { return page.Write(w, r) }),
-		writeFile(p.plot, func(w io.Writer) error { return p.draw(w, r) }))
+		writeFile(say, p.html, func(w io.Writer) error { return page.Write(w, r) }),
+		writeFile(say, p.plot, func(w io.Writer) error { return p.draw(w, r) }))
 }
 
 func (p *pictureFlags) draw(w io.Writer, r *result.Result) error {

@@ -117,7 +117,7 @@ func (f *flags) convert() (n int, dropped int64, err error) {
 			t.Kinds[i].Model = f.model
 		}
 	}
-	err = writeFile(f.record, func(w io.Writer) error { return arrivals.Write(w, t) })
+	err = writeFile(io.Discard, f.record, func(w io.Writer) error { return arrivals.Write(w, t) })
 	return len(t.Arrivals), t.Dropped, err
 }
 
@@ -139,7 +139,7 @@ func (f *flags) listen(ctx context.Context, stderr io.Writer) (n int, dropped in
 		timer := time.AfterFunc(f.length, cancel)
 		defer timer.Stop()
 	}
-	err = writeFile(f.record, func(w io.Writer) error {
+	err = writeFile(io.Discard, f.record, func(w io.Writer) error {
 		_, err := io.Copy(wholeLines{w, new([]byte)}, body)
 		if errors.Is(err, context.Canceled) {
 			return nil // as planned
@@ -188,7 +188,7 @@ func (f *flags) tapURL() (string, error) {
 	}
 	host, _, err := net.SplitHostPort(at.Host)
 	if err != nil {
-		return "", err
+		host = client.HostOf(at.Host)
 	}
 	return "http://" + net.JoinHostPort(host, "8002") + arrivals.Path, nil
 }

@@ -106,6 +106,7 @@ shoal perf diff compares two results of --json.`,
 	}
 	f.add(cmd)
 	command.CompleteChoices(cmd)
+	command.CompleteModels(cmd, "model-name", f.api)
 	cmd.SetUsageFunc(command.GroupedUsage)
 	cmd.Version = version
 	cmd.SetVersionTemplate("Perf Analyzer Version {{.Version}} (commit " + commit() + ")\n") // perf_analyzer's form
@@ -145,7 +146,10 @@ func (f *flags) run(cmd *cobra.Command, settings *perf.Settings) error {
 	if err != nil {
 		return fail(stderr, err)
 	}
-	defer func() { _ = session.Close() }() // only metadata goes over it
+	defer func() { _ = session.Close() }()      // only metadata goes over it
+	for _, note := range session.Data().Notes { // before an hour's run, not after it
+		fmt.Fprintf(stderr, "warning: %s\n", note)
+	}
 	if d := session.Data(); d.Read {
 		fmt.Fprintf(out, " Successfully read data for %d stream/streams", len(d.Streams))
 		if len(d.Streams) == 1 {
@@ -156,7 +160,7 @@ func (f *flags) run(cmd *cobra.Command, settings *perf.Settings) error {
 	(&report.Banner{
 		Plan: session.Plan(), Service: settings.Service, Mode: settings.Mode, Distribution: settings.Distribution, Decoupled: session.Decoupled(),
 	}).Write(out)
-	view := f.pictures.startLive(ctx, stop, settings, stderr)
+	view := f.pictures.startLive(ctx, stop, settings, cmd)
 	defer view.Close()
 	text := &report.Report{
 		Out: view.Hold(out), Err: view.Hold(stderr), Verbose: f.verbose > 0,
@@ -235,6 +239,7 @@ func failures(r *result.Result) (failed, total int64) {
 
 // write writes the files that were asked for.
 func (f *flags) write(cmd *cobra.Command, session *perf.Session, r *result.Result) error {
+	say := cmd.ErrOrStderr()
 	csv := func(w io.Writer) error { return report.WriteCSV(w, r, f.verboseCSV) }
 	export := func(w io.Writer) error { return report.WriteExport(w, session.Exported(), f.product) }
 	asJSON := func(w io.Writer) error {
@@ -249,18 +254,18 @@ func (f *flags) write(cmd *cobra.Command, session *perf.Session, r *result.Resul
 	}
 	var parts []error
 	if f.csv != "" {
+		folder, name := filepath.Split(f.csv)
 		for _, p := range report.Parts(r) {
-			folder, name := filepath.Split(f.csv)
-			parts = append(parts, writeFile(fmt.Sprintf("%s%s_v%s.%s", folder, p.Model, p.Version, name), func(w io.Writer) error { return report.WritePartCSV(w, r, p.Model) }))
+			parts = append(parts, writeFile(say, fmt.Sprintf("%s%s_v%s.%s", folder, p.Model, p.Version, name), func(w io.Writer) error { return report.WritePartCSV(w, r, p.Model) }))
 		}
 	}
 	return errors.Join(
-		writeFile(f.csv, csv),
+		writeFile(say, f.csv, csv),
 		errors.Join(parts...),
-		writeFile(f.export, export),
-		writeFile(noDash(f.json), asJSON),
-		f.writeHDR(r),
-		f.pictures.write(r))
+		writeFile(say, f.export, export),
+		writeFile(say, noDash(f.json), asJSON),
+		f.writeHDR(say, r),
+		f.pictures.write(say, r))
 }
 
 func noDash(path string) string {
@@ -270,8 +275,8 @@ func noDash(path string) string {
 	return path
 }
 
-// writeFile writes a file, unless it has no name.
-func writeFile(path string, write func(io.Writer) error) error {
+// writeFile writes a file, unless it has no name, and says so.
+func writeFile(say io.Writer, path string, write func(io.Writer) error) error {
 	if path == "" {
 		return nil
 	}
@@ -279,7 +284,11 @@ func writeFile(path string, write func(io.Writer) error) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(write(file), file.Close())
+	err = errors.Join(write(file), file.Close())
+	if err == nil {
+		fmt.Fprintf(say, "wrote %s\n", path)
+	}
+	return err
 }
 
 // commit returns the commit that the binary was built from.

@@ -1,6 +1,7 @@
 package perfcmd
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -91,18 +92,8 @@ func (b *builder) target(s *perf.Settings) {
 	s.Service = f.service
 	s.Protocol = strings.ToLower(f.protocol)
 	b.choice("protocol", s.Protocol, result.HTTP, result.GRPC)
-	port, url := 8000, f.url
-	switch {
-	case s.Protocol == result.GRPC:
-		port = 8001
-	case s.Service == perf.TorchServe:
-		port = 8080
-	}
-	if url == "" {
-		url = "localhost"
-	}
 	var err error
-	s.Address, err = client.ParseAddress(url, port)
+	s.Address, err = f.address(s.Protocol)
 	b.add(err)
 	s.TLS, err = f.tls.config(s.Protocol, s.Address.TLS)
 	b.add(err)
@@ -293,4 +284,33 @@ func (b *builder) metrics(s *perf.Settings) {
 		s.MetricsURL = perf.MetricsURL(f.metricsURL, s.Address.Host)
 		s.MetricsInterval = time.Duration(f.metricsInterval) * time.Millisecond
 	}
+}
+
+// address returns where the server is.
+func (f *flags) address(protocol string) (client.Address, error) {
+	port := 8000
+	switch {
+	case protocol == result.GRPC:
+		port = 8001
+	case f.service == perf.TorchServe:
+		port = 8080
+	}
+	return client.ParseAddress(cmp.Or(f.url, "localhost"), port)
+}
+
+// api returns the API of the server, for names of models.
+func (f *flags) api() (client.API, error) {
+	protocol := strings.ToLower(f.protocol)
+	at, err := f.address(protocol)
+	if err != nil {
+		return nil, err
+	}
+	o := client.Options{Address: at.Host}
+	if o.TLS, err = f.tls.config(protocol, at.TLS); err != nil {
+		return nil, err
+	}
+	if protocol == result.GRPC {
+		return client.OpenGRPC(o)
+	}
+	return client.OpenHTTP(o, at.Prefix), nil
 }

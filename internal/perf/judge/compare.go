@@ -50,7 +50,7 @@ type FigureDiff struct {
 	Verdict string  `json:"verdict"`
 }
 
-// A Ratio has an interval of 95 %; both ends are zero when it is not known.
+// A Ratio has an interval of 99 %; both ends are zero when it is not known.
 type Ratio struct {
 	Value float64 `json:"value"`
 	Low   float64 `json:"low,omitempty"`
@@ -63,8 +63,8 @@ type Side struct {
 	Results []*result.Result
 }
 
-// certain is the confidence of a verdict. It is higher than that of the
-// displayed intervals, since a comparison gives many verdicts at once.
+// certain is the confidence of a verdict and of the intervals of a comparison. It is
+// higher than that of a run's figures, since a comparison gives many verdicts at once.
 const certain = 0.99
 
 // Compare compares after with before. A difference counts when it is certain
@@ -223,7 +223,7 @@ func average(list []estimate) estimate {
 func (e estimate) ratio() Ratio {
 	r := Ratio{Value: math.Exp(e.mean)}
 	if e.freedom > 0 {
-		reach := studentT(confidence, e.freedom) * math.Sqrt(e.variance)
+		reach := studentT(certain, e.freedom) * math.Sqrt(e.variance)
 		r.Low, r.High = math.Exp(e.mean-reach), math.Exp(e.mean+reach)
 	}
 	return r

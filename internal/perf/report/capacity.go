@@ -31,7 +31,11 @@ func (r *Report) capacity(c *result.Capacity) {
 		return
 	}
 	if c.Rate > 0 {
-		fmt.Fprintf(r.Out, "| capacity: %s requests/s with %s\n", result.Number(c.Rate), c.Goal)
+		limit := "no higher rate was tried"
+		if missed := c.Missed(); missed > 0 {
+			limit = result.Number(missed) + " missed it"
+		}
+		fmt.Fprintf(r.Out, "| capacity: %s requests/s with %s; %s\n", result.Number(c.Rate), c.Goal, limit)
 		return
 	}
 	best := 0.0

@@ -16,7 +16,7 @@ func WriteComparison(out io.Writer, c *judge.Comparison) error {
 		l := &c.Levels[i]
 		fmt.Fprintf(out, "%s: %s\n", heading(l.Load), l.Verdict)
 		tw := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-		fmt.Fprintln(tw, "\tbefore\tafter\tratio\t95% interval\t ")
+		fmt.Fprintln(tw, "\tbefore\tafter\tratio\t99% interval\t ")
 		for _, f := range l.Figures {
 			interval := "-"
 			if f.Ratio.High > 0 {
@@ -40,7 +40,7 @@ func ratioText(r judge.Ratio) string {
 	if r.High == 0 {
 		return fmt.Sprintf("%.3f times as fast", r.Value)
 	}
-	return fmt.Sprintf("%.3f times as fast, 95%% interval %.3f to %.3f", r.Value, r.Low, r.High)
+	return fmt.Sprintf("%.3f times as fast, 99%% interval %.3f to %.3f", r.Value, r.Low, r.High)
 }
 
 func figureText(name string, v float64) string {

@@ -34,6 +34,18 @@ type Capacity struct {
 	Probes []Probe `json:"probes"` // in their order
 }
 
+// Missed returns the lowest rate above Rate that was tried and missed the goal; 0 when
+// there was none. The capacity is between the two.
+func (c *Capacity) Missed() float64 {
+	low := 0.0
+	for _, p := range c.Probes {
+		if !p.Passed && p.Rate > c.Rate && (low == 0 || p.Rate < low) {
+			low = p.Rate
+		}
+	}
+	return low
+}
+
 // A Probe is a short measurement of a search.
 type Probe struct {
 	Rate    float64       `json:"rate"`
