@@ -79,9 +79,9 @@ class Peer:
                 get(f"http://127.0.0.1:{self.inference}/ping")
                 get(f"http://127.0.0.1:{self.management}/models?url=trivial.mar&model_name=first&initial_workers=1&synchronous=true", "POST")
                 break
-            except OSError:
-                if time.monotonic() > deadline:
-                    raise
+            except OSError as err:
+                if time.monotonic() > deadline or self.process.poll() is not None:
+                    raise RuntimeError(f"{name} did not start: {(self.folder / 'log').read_text()[-2000:]}") from err
                 time.sleep(0.02)
         get(f"http://127.0.0.1:{self.inference}/predictions/first", "POST", b"x")
         self.start = time.monotonic() - begin
@@ -156,6 +156,7 @@ def main() -> None:
     flags.add_argument("--python", default="python3", help="interpreter of Shoal's workers")
     flags.add_argument("--seconds", type=int, default=2)
     flags.add_argument("--rounds", type=int, default=3)
+    flags.add_argument("--warmup", type=int, default=5, help="seconds of load for each server before the first cell")
     flags.add_argument("--callers", default="1,10,50,100")
     flags.add_argument("--json", help="write the figures to this file")
     given = flags.parse_args()
@@ -183,9 +184,11 @@ def main() -> None:
             venv = pathlib.Path(given.torchserve).absolute()
             env = {"PATH": f"{venv}/bin:{os.environ['PATH']}", "PYTHONPATH": ""}
             more = "metrics_address=http://127.0.0.1:{metrics}\ngrpc_inference_port={grpc}\ngrpc_management_port={grpc2}\n"
-            command = [f"{venv}/bin/torchserve", "--start", "--ncs", "--disable-token-auth", "--enable-model-api"]
+            command = [f"{venv}/bin/torchserve", "--start", "--ncs", "--disable-token-auth", "--enable-model-api", "--model-store", str(folder / "store"), "--ts-config", "config.properties"]
             peers.append(Peer("torchserve", folder, command, env, more))
         figures = []
+        for peer in peers:  # Java compiles what has run for a while
+            peer.measure("first", 10, given.warmup, str(script))
         for peer in peers:
             print(f"{peer.name}: start to first answer {peer.start:.2f} s, memory {peer.memory():.0f} MB with one worker")
         for handler, batch, delay in (("trivial", 1, 50), ("trivial", 8, 50), ("mlp", 1, 50), ("mlp", 8, 50)):
