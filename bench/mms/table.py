@@ -106,7 +106,8 @@ def main() -> None:
                 print(f"| {c} | " + " | ".join(f"{r:,.0f}" for r in row) + " |", flush=True)
             if peer.name == "auto":
                 worst = min(statistics.median(rates[c][b]) / statistics.median(rates[c][batches[0]]) for c in callers for b in batches)
-                print(f"\nThe worst row has {worst:.2f} of what batch 1 has.")
+                spread = max(max(rates[c][batches[0]]) / min(rates[c][batches[0]]) for c in callers)
+                print(f"\nThe worst cell has {worst:.2f} of what batch 1 has; batch 1 itself differs by {spread:.2f} from round to round.")
             for batch in batches:
                 peer.drop(f"padding{batch}")
         if not given.requests:
