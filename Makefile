@@ -220,8 +220,13 @@ build/mms-venv/.done:
 	build/mms-venv/bin/pip install --quiet --disable-pip-version-check multi-model-server==1.1.11 model-archiver setuptools numpy
 	touch $@
 
-bench-mms: build build/mms-venv/.done $(PYLIB)/.done ## model archives beside the real Multi Model Server; needs Java 17 and wrk (ARGS adds flags, such as --torchserve VENV)
-	PYTHONPATH=$(abspath $(PYLIB)) $(PYTHON) bench/mms/bench.py --shoal $(BIN) --mms build/mms-venv $(ARGS)
+build/ts-venv/.done:
+	$(PYTHON) -m venv build/ts-venv
+	build/ts-venv/bin/pip install --quiet --disable-pip-version-check torchserve==0.12.0 torch==2.4.1 "numpy<2" setuptools psutil pyyaml requests packaging enum-compat
+	touch $@
+
+bench-mms: build build/mms-venv/.done build/ts-venv/.done $(PYLIB)/.done ## model archives beside the real Multi Model Server and TorchServe (its torch is 3 GB); needs Java 17 and wrk (ARGS adds flags)
+	PYTHONPATH=$(abspath $(PYLIB)) $(PYTHON) bench/mms/bench.py --shoal $(BIN) --mms build/mms-venv --torchserve build/ts-venv $(ARGS)
 
 .PHONY: bench-sessions
 bench-sessions: build $(PYLIB)/.done ## sessions beside HTTP and gRPC, and with SDBI=folder, a checkout of it, SDBI's own benchmark on SDBI and on ours (ARGS adds flags)
