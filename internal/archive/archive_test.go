@@ -95,7 +95,7 @@ func TestPackOfTorchServeTakesSingleFiles(t *testing.T) {
 		}
 	}
 	p := Packing{
-		Name: "m", Version: "2.0", Handler: "h.py", Serialized: "m.pt", Extra: []string{"*.json"}, Requirements: "req.txt", Config: "c.yaml",
+		Name: "m", Version: "2.0", Handler: "h.py", Serialized: "m.pt", Extra: []string{"*.json", "./req.txt"}, Requirements: "req.txt", Config: "c.yaml",
 		Export: ".", Now: time.Date(2026, 11, 15, 1, 46, 54, 0, time.UTC),
 	}
 	out, err := Pack(p)

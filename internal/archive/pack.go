@@ -67,6 +67,17 @@ var builtIn = []string{
 	"image_classifier", "image_segmenter", "object_detector", "text_classifier", "text_classification_scriptable", "base_handler",
 }
 
+// sameFile reports whether two paths are one file, such as requirements.txt that is
+// named as an extra file as well.
+func sameFile(a, b string) bool {
+	first, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	second, err := os.Stat(b)
+	return err == nil && os.SameFile(first, second)
+}
+
 // Pack writes an archive and returns its path.
 func Pack(p Packing) (string, error) {
 	if err := checkName(p.Name); err != nil {
@@ -98,6 +109,7 @@ func Pack(p Packing) (string, error) {
 	}
 	items = append(items, item{name: ManifestPath, data: manifest})
 	slices.SortStableFunc(items, func(a, b item) int { return strings.Compare(a.name, b.name) })
+	items = slices.CompactFunc(items, func(a, b item) bool { return a.name == b.name && sameFile(a.path, b.path) })
 	for i := 1; i < len(items); i++ {
 		if items[i].name == items[i-1].name {
 			return "", fmt.Errorf("two files would be %s in the archive: %s and %s", items[i].name, items[i-1].path, items[i].path)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -104,6 +105,9 @@ func addArchiver(cmd *cobra.Command, mms, torch bool) {
 		if err := checkArchiver(&p, mms, torch, convert); err != nil {
 			return command.Misused(cmd, err)
 		}
+		if info, err := os.Stat(p.Folder); p.Folder != "" && (err != nil || !info.IsDir()) {
+			return fmt.Errorf("--model-path %s is not a folder", p.Folder)
+		}
 		out, err := archive.Pack(p)
 		if err == nil {
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s is written\n", out)
@@ -127,13 +131,10 @@ func checkArchiver(p *archive.Packing, mms, torch, convert bool) error {
 		return errors.New("-v/--version is required")
 	case mms && torch && p.Folder == "" && p.Version == "":
 		return errors.New("give --model-path for an archive of Multi Model Server, or --version and files for one of TorchServe")
+	case !slices.Contains([]string{"", archive.FormatZip, archive.FormatStored, archive.FormatTar, archive.FormatFolder}, p.Format):
+		return fmt.Errorf("--archive-format is %q, want default, zip-store, tgz or no-archive", p.Format)
 	case p.Runtime != "python" && p.Runtime != "python2" && p.Runtime != "python3":
 		return fmt.Errorf("--runtime is %q, want python or python3", p.Runtime)
-	}
-	if p.Folder != "" {
-		if info, err := os.Stat(p.Folder); err != nil || !info.IsDir() {
-			return fmt.Errorf("--model-path %s is not a folder", p.Folder)
-		}
 	}
 	return nil
 }
