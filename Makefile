@@ -26,7 +26,7 @@ E2E_JOBS ?= 3
 export CGO_ENABLED ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help build cross run test test-go test-python test-e2e runtime check race fuzz lint fmt golden generate install example-ocr release wheels test-wheels image test-image \
+.PHONY: help build cross run test test-go test-python test-e2e runtime check race fuzz lint fmt golden generate install example-ocr release wheels test-wheels image test-image docs \
 	attack stress soak soak-python soak-reload perf-criteria profile bench-overload bench-repository bench-size bench-triton bench-perf bench-ladder bench-models bench-batcher bench-cache bench-python bench-pipeline bench-go clean
 
 help: ## show this list
@@ -67,6 +67,15 @@ test-image: ## run the images under runc or podman: serve, answer, stop; needs r
 
 test-wheels: ## install the wheel into an empty environment and time it from pip install to the first answers
 	$(PYTHON) deploy/try_wheels.py --wheels build/wheels
+
+build/mkdocs/.done: Makefile
+	rm -rf build/mkdocs
+	$(PYTHON) -m venv build/mkdocs
+	build/mkdocs/bin/pip install --quiet --disable-pip-version-check mkdocs==1.6.1
+	touch $@
+
+docs: build/mkdocs/.done ## render the documents as a static site with search into build/docs/site, and check their links
+	build/mkdocs/bin/python deploy/docs.py --to build/docs
 
 runtime: build ## download ONNX Runtime to the user's data folder, unless one is found
 	$(BIN) runtime install --if-missing
