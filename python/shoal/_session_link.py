@@ -35,7 +35,7 @@ class _Time(ctypes.Structure):
 
 
 # How long a thread sleeps before it looks whether the server is there: a server that dies wakes nobody.
-_NAP = 0.04
+_NAP = 0.08
 _nap = _Time(0, int(_NAP * 1e9))
 _NAP_AT = ctypes.addressof(_nap)
 
@@ -172,6 +172,12 @@ class Link:
     def check(self) -> None:
         """Looks whether the server is still there."""
         with self.reading:
+            try:
+                self.sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)  # most often there is nothing: a whole message needs much memory
+            except BlockingIOError:
+                return
+            except OSError:
+                pass  # read says why
             while self.read():
                 pass
 
@@ -320,6 +326,7 @@ class Link:
                 self._skip = min(_MAX_SKIP, 1 << self._misses)
         deadline = None if timeout is None else time.monotonic() + timeout
         client, flag = self.client, slot.waits
+        again = True
         while True:
             client[flag] = wire.SLEEPS
             last = server[at]
@@ -342,7 +349,8 @@ class Link:
                 if server[at] == call:  # it was its last answer
                     return True
                 raise self.fail()
-            if not server[wire.POLLING]:
+            if again and not server[wire.POLLING]:
+                again = False
                 self.send(wire.WAKE)  # in case that the server did not see the call
 
     async def await_answer(self, slot: Slot) -> None:

@@ -188,7 +188,11 @@ func (x *session) infer(sl *slot, call uint32) (err error) {
 		return err
 	}
 	if _, size := answerSize(&r.Response); size > len(sl.out) {
-		if err := x.enlarge(sl, sideOut, uint64(size)); err != nil {
+		larger, err := x.enlarge(sl, sideOut, uint64(size))
+		if err == nil {
+			err = x.hand(larger)
+		}
+		if err != nil {
 			return err
 		}
 	}

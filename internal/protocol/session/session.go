@@ -198,9 +198,10 @@ func (x *session) room(m message) error {
 	if busy {
 		return errWire
 	}
-	err := x.enlarge(sl, sideIn, m.bytes)
+	in, err := x.enlarge(sl, sideIn, m.bytes)
+	var out region
 	if err == nil && sl.out == nil {
-		err = x.enlarge(sl, sideOut, minRegion)
+		out, err = x.enlarge(sl, sideOut, minRegion)
 	}
 	x.mu.Lock()
 	sl.busy = false
@@ -210,38 +211,60 @@ func (x *session) room(m message) error {
 	}
 	incomplete := x.slots[m.slot] == nil
 	x.mu.Unlock()
+	// Only now: a client that has its memory may call, and a runner may see the call.
 	if err == nil {
-		return nil
+		return errors.Join(x.hand(in), x.hand(out))
 	}
+	in.close()
 	if incomplete {
 		x.free(sl)
 	}
 	return x.send(refusal(m.slot, err))
 }
 
+// A region is new memory that the client must be told of. The zero region is none.
+type region struct {
+	message []byte
+	fd      int
+}
+
+func (r region) close() {
+	if r.message != nil {
+		closeFDs(r.fd)
+	}
+}
+
+// hand gives a region to the client.
+func (x *session) hand(r region) error {
+	if r.message == nil {
+		return nil
+	}
+	defer r.close()
+	return x.send(r.message, r.fd)
+}
+
 // enlarge gives one side of a slot at least that many bytes, if it has fewer, and
-// tells the client. Nobody else may use the slot.
-func (x *session) enlarge(sl *slot, side uint32, bytes uint64) error {
+// returns the memory if it is new. Nobody else may use the slot.
+func (x *session) enlarge(sl *slot, side uint32, bytes uint64) (region, error) {
 	b := &sl.in
 	if side == sideOut {
 		b = &sl.out
 	}
 	if bytes <= uint64(len(*b)) {
-		return nil
+		return region{}, nil
 	}
 	if bytes > uint64(x.server.opt.MaxBytes) {
-		return x.tooMuch(bytes)
+		return region{}, x.tooMuch(bytes)
 	}
 	size := max(minRegion, 1<<bits.Len64(bytes-1))
 	if err := x.grow(int64(size - len(*b))); err != nil {
-		return err
+		return region{}, err
 	}
 	larger, fd, err := newRegion(size, side == sideOut)
 	if err != nil {
 		x.shrink(int64(size - len(*b)))
-		return status.Wrap(status.ResourceExhausted, err, "the server has no more shared memory")
+		return region{}, status.Wrap(status.ResourceExhausted, err, "the server has no more shared memory")
 	}
-	defer closeFDs(fd)
 	unmap(*b)
 	*b = larger
 	if side == sideOut {
@@ -252,7 +275,7 @@ func (x *session) enlarge(sl *slot, side uint32, bytes uint64) error {
 	msg = le.AppendUint32(msg, side)
 	msg = le.AppendUint32(msg, sl.generation)
 	msg = le.AppendUint64(msg, uint64(size))
-	return x.send(msg, fd)
+	return region{msg, fd}, nil
 }
 
 func (x *session) tooMuch(bytes uint64) error {

@@ -378,7 +378,13 @@ func TestClientsThatComeAndGo(t *testing.T) {
 				for slot := range slots {
 					c.room(slot, 1<<16)
 				}
-				for range rng.IntN(20) {
+				for n := range rng.IntN(20) {
+					if n > 0 && n < 4 { // it grows right after an answer, while the server may still look for calls
+						for slot := range slots {
+							c.ask(slot, 1<<(16+n))
+							c.region()
+						}
+					}
 					data := bytes.Repeat([]byte{byte(rng.Uint32())}, 4*64)
 					for slot := range slots {
 						c.floats(slot, data, shape...)
