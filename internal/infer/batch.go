@@ -20,6 +20,9 @@ type Batch struct {
 // A Turn is a batch's position among those that an instance has been given. The
 // scheduler makes it.
 type Turn interface {
+	// Come reports whether the earlier batches had run when the batch was
+	// given to the instance.
+	Come() bool
 	// Await returns when the earlier batches have run. An instance calls it
 	// when the inputs are ready.
 	Await()

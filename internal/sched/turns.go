@@ -54,6 +54,9 @@ func (t *turn) begin() {
 	}
 }
 
+// Come implements infer.Turn.
+func (t *turn) Come() bool { return t.begun }
+
 // Await implements infer.Turn.
 func (t *turn) Await() {
 	if t.begun {

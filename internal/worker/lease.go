@@ -25,6 +25,20 @@ func (s *Supervisor[W]) Acquire() (W, error) {
 	return s.current, nil
 }
 
+// Reacquire acquires a worker that has the next batch already, as soon as
+// nobody else has it. If that worker has died it does nothing: its batch is lost
+// or still to be run, and Release and Lost may be called as usual.
+func (s *Supervisor[W]) Reacquire(w W) {
+	s.mu.Lock()
+	defer s.unlock()
+	for s.current == w && s.machine.State == Running {
+		s.change.Wait()
+	}
+	if s.current == w && s.machine.State == Ready {
+		s.eventLocked(Begin)
+	}
+}
+
 // Await returns the worker without acquiring it, so that a batch can be copied
 // into its memory while another still runs. It waits and fails as Acquire does,
 // but does not wait for another holder. Acquire may then return another worker,

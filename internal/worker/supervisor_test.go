@@ -367,3 +367,30 @@ func TestALogThatStallsDoesNotHoldTheSupervisor(t *testing.T) {
 		close(log.entered)
 	})
 }
+
+func TestReacquireGivesOnlyTheWorkerThatIsMeant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := supervise(t, &nursery{})
+		defer s.Close()
+		w, _ := acquire(t, s)
+		begin, got := time.Now(), make(chan time.Duration)
+		go func() {
+			s.Reacquire(w)
+			got <- time.Since(begin)
+		}()
+		time.Sleep(40 * ms)
+		s.Release(w)
+		if took := <-got; took != 40*ms || s.Status().State != Running {
+			t.Errorf("got it after %v in state %v, want after exactly 40ms, running", took, s.Status().State)
+		}
+		w.segfault()
+		synctest.Wait()
+		s.Reacquire(w) // it is gone: nothing to wait for
+		s.Release(w)
+		if next, wait := acquire(t, s); next == w || wait != 0 {
+			t.Errorf("got the dead worker, or after %v, want the next at once", wait)
+		} else {
+			s.Release(next)
+		}
+	})
+}

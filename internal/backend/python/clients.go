@@ -17,15 +17,20 @@ type requestKey struct {
 	request  uint32
 }
 
-// clients are the clients of the batch that a worker runs. When the model asks
+// clients are the clients of the batches that a worker has. When the model asks
 // whether one of them is gone, the worker is also told when it goes later.
 // Clients of decoupled models are watched by their streams.
 type clients struct {
 	// cancel tells the worker that a request's client is gone.
 	cancel func(key requestKey)
 
-	mu       sync.Mutex // protects the fields below
-	sequence uint64     // of the batch that runs; 0 for none
+	mu      sync.Mutex // protects the fields below
+	batches [2]sentBatch
+}
+
+// A sentBatch is a batch that the worker has; the zero value is none.
+type sentBatch struct {
+	sequence uint64
 	requests []*infer.Request
 	ended    chan struct{} // closed when the batch ends; nil while no client is watched
 
@@ -35,63 +40,87 @@ type clients struct {
 	endCalls func()
 }
 
-// begin sets the running batch.
+// begin adds a batch that the worker gets.
 func (c *clients) begin(sequence uint64, requests []*infer.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.sequence, c.requests = sequence, requests
+	if b := c.find(0); b != nil {
+		b.sequence, b.requests = sequence, requests
+	}
 }
 
-// end ends the batch; its requests are no longer ours.
-func (c *clients) end() {
+// end removes a batch; its requests are no longer ours.
+func (c *clients) end(sequence uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.sequence, c.requests = 0, nil
-	if c.ended != nil {
-		close(c.ended)
-		c.ended = nil
+	b := c.find(sequence)
+	if b == nil {
+		return
 	}
-	if c.endCalls != nil {
-		c.endCalls()
-		c.calls, c.endCalls = nil, nil
+	if b.ended != nil {
+		close(b.ended)
 	}
+	if b.endCalls != nil {
+		b.endCalls()
+	}
+	*b = sentBatch{}
 }
 
-// calling returns the context of the calls that the running batch's own thread
-// makes; nil when that is another batch. The first call makes it.
+// calling returns the context of the calls that a batch's own thread makes; nil
+// when the worker does not have the batch. The first call makes it.
 func (c *clients) calling(sequence uint64, begin func(parents []context.Context) (context.Context, func())) context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if sequence != c.sequence {
+	b := c.find(sequence)
+	if b == nil {
 		return nil
 	}
-	if c.calls == nil {
-		c.calls, c.endCalls = begin(c.parents())
+	if b.calls == nil {
+		b.calls, b.endCalls = begin(b.parents())
 	}
-	return c.calls
+	return b.calls
 }
 
-// running returns the contexts of the requests in the running batch; none when
-// that is another batch.
-func (c *clients) running(sequence uint64) (list []context.Context) {
+// find returns the batch of that number, nil when the worker does not have it.
+func (c *clients) find(sequence uint64) *sentBatch {
+	for i := range c.batches {
+		if c.batches[i].sequence == sequence {
+			return &c.batches[i]
+		}
+	}
+	return nil
+}
+
+// request returns a request of a batch that the worker has, and its batch.
+func (c *clients) request(key requestKey) (*infer.Request, *sentBatch) {
+	b := c.find(key.sequence)
+	if b == nil || uint64(key.request) >= uint64(len(b.requests)) {
+		return nil, nil
+	}
+	return b.requests[key.request], b
+}
+
+// running returns the contexts of the requests in a batch that the worker has.
+func (c *clients) running(sequence uint64) []context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if sequence != c.sequence {
+	b := c.find(sequence)
+	if b == nil {
 		return nil
 	}
-	return c.parents()
+	return b.parents()
 }
 
-// parents returns the contexts of the requests. The caller has the mutex.
-func (c *clients) parents() (list []context.Context) {
-	for _, r := range c.requests {
+// parents returns the contexts of the requests.
+func (b *sentBatch) parents() (list []context.Context) {
+	for _, r := range b.requests {
 		list = append(list, r.Context)
 	}
 	return list
 }
 
-// trace returns the record for a request that the model sends because of one in the
-// running batch; nil when that is not traced.
+// trace returns the record for a request that the model sends because of one that
+// it has; nil when that is not traced.
 func (c *clients) trace(key requestKey) (child *trace.Run) {
 	c.tracing(key, func(r *trace.Run) { child = r.Child() })
 	return child
@@ -106,8 +135,8 @@ func (c *clients) traced(key requestKey, child *trace.Run) {
 func (c *clients) tracing(key requestKey, do func(*trace.Run)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if key.sequence == c.sequence && uint64(key.request) < uint64(len(c.requests)) {
-		do(c.requests[key.request].Trace)
+	if r, _ := c.request(key); r != nil {
+		do(r.Trace)
 	}
 }
 
@@ -116,20 +145,21 @@ func (c *clients) tracing(key requestKey, do func(*trace.Run)) {
 func (c *clients) watch(key requestKey) (gone bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if key.sequence != c.sequence || uint64(key.request) >= uint64(len(c.requests)) {
+	r, b := c.request(key)
+	if r == nil {
 		return false // the batch has ended
 	}
-	ctx := c.requests[key.request].Context
+	ctx := r.Context
 	if ctx == nil {
 		return false
 	}
 	if ctx.Err() != nil {
 		return true
 	}
-	if c.ended == nil {
-		c.ended = make(chan struct{})
+	if b.ended == nil {
+		b.ended = make(chan struct{})
 	}
-	go c.await(ctx, key, c.ended)
+	go c.await(ctx, key, b.ended)
 	return false
 }
 

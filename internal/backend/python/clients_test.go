@@ -43,7 +43,7 @@ func watched(in *instance) error {
 	c := &in.current.Load().clients
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ended == nil {
+	if c.batches[0].ended == nil {
 		return errors.New("the model has not asked")
 	}
 	return nil
@@ -71,10 +71,10 @@ func TestAQuestionAboutABatchThatHasEndedIsAnsweredNo(t *testing.T) {
 			t.Errorf("%v: got gone, want not", key)
 		}
 	}
-	if c.ended != nil {
+	if c.batches[0].ended != nil {
 		t.Error("a client is watched that nobody asked for")
 	}
-	c.end()
+	c.end(7)
 	if c.watch(requestKey{7, 0}) || c.watch(requestKey{0, 0}) {
 		t.Error("got gone after the end, want not")
 	}

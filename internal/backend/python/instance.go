@@ -24,10 +24,12 @@ type instance struct {
 	handler atomic.Int64         // nanoseconds that the model's code has taken
 	current atomic.Pointer[link] // the worker that was started last
 
-	sequence uint64 // of the last batch that was sent; only the holder of the worker uses it
-
-	mu   sync.Mutex // protects the fields below
-	idle []*run
+	mu       sync.Mutex // protects the fields below
+	idle     []*run
+	sequence uint64 // of the last batch that was sent
+	busy     *link  // the worker that has batches, and how many
+	sent     int
+	next     *run // the batch that may be sent as soon as the one before it is
 }
 
 // A run is the state of one batch. An instance has one for the batch that its
@@ -35,6 +37,11 @@ type instance struct {
 type run struct {
 	in       *instance
 	requests []*infer.Request // the batch's; nil between runs
+	link     *link            // the worker whose memory has the batch
+	slot     *slot
+	size     int    // bytes of the batch
+	sequence uint64 // the batch's number; 0 until it is sent
+	place    uint64 // how many batches the worker got up to this one
 	layout   layout
 	copies   infer.Copies
 	reader   reader
@@ -107,27 +114,22 @@ func (in *instance) putRun(r *run) {
 // ended before it saw the batch.
 func (r *run) try(b *infer.Batch, rows int) (again bool, err error) {
 	in := r.in
-	l, s, size, err := r.acquire(b, rows)
-	if err != nil {
+	if err := r.acquire(b, rows); err != nil {
 		return errors.Is(err, errSilent), err
 	}
-	in.sequence++
-	sequence := in.sequence
-	binary.LittleEndian.PutUint64(s.in, sequence)
-	if in.model.decoupled {
-		l.streams.add(sequence, r.requests)
-	} else {
-		l.clients.begin(sequence, r.requests)
-	}
+	l, s := r.link, r.slot
 	b.Times.InputsReady = in.now()
-	err = l.exchange(s, size, sequence)
-	l.clients.end()
+	err = in.send(r)
+	if err == nil {
+		err = l.exchange(s, r.sequence)
+	}
+	in.ended(r)
 	b.Times.OutputsOut = in.now()
 	if err == nil {
-		err = r.read(s, sequence, rows)
+		err = r.read(s, r.sequence, rows)
 	}
 	if err != nil {
-		again = errors.Is(err, errSilent) && l.mem.untaken() && !in.model.decoupled
+		again = errors.Is(err, errSilent) && l.mem.taken() < r.place && !in.model.decoupled
 		return again, in.lost(l, s, err)
 	}
 	in.handler.Add(int64(r.reader.handler))
@@ -137,50 +139,132 @@ func (r *run) try(b *infer.Batch, rows int) (again bool, err error) {
 }
 
 // acquire copies the batch into the worker's memory and returns once it has
-// acquired the worker. If the worker was replaced meanwhile, it copies the
-// batch again.
-func (r *run) acquire(b *infer.Batch, rows int) (l *link, s *slot, size int, err error) {
-	sup := r.in.sup
+// acquired the worker, which may have the batch by then. If the worker was
+// replaced meanwhile, it copies the batch again.
+func (r *run) acquire(b *infer.Batch, rows int) error {
+	in, sup := r.in, r.in.sup
+	r.sequence = 0
 	first, err := sup.Await()
 	if err != nil {
-		return nil, nil, 0, err
+		return err
 	}
-	s, size, laid := r.lay(first, rows)
+	laid := r.lay(first, rows)
 	if b.Turn != nil {
+		if laid == nil && !b.Turn.Come() {
+			in.offer(r)
+		}
 		b.Turn.Await()
+		if in.claim(r) {
+			sup.Reacquire(first) // if it is gone, the exchange tells
+			return nil
+		}
 	}
-	l, err = sup.Acquire()
+	l, err := sup.Acquire()
 	if err == nil && l == first && laid == nil {
-		return l, s, size, nil
+		return nil
 	}
 	if laid == nil {
-		first.mem.put(s)
+		first.mem.put(r.slot)
 	}
 	if err != nil {
-		return nil, nil, 0, err
+		return err
 	}
-	if s, size, err = r.lay(l, rows); err == nil {
-		return l, s, size, nil
+	if err = r.lay(l, rows); err == nil {
+		return nil
 	}
 	if errors.Is(err, errSilent) {
 		_ = sup.Lost(l, err) // the worker has not seen the batch
-		return nil, nil, 0, err
+		return err
 	}
 	sup.Release(l)
-	return nil, nil, 0, r.in.fault(err)
+	return in.fault(err)
 }
 
 // lay copies the batch into a slot of the worker's memory.
-func (r *run) lay(l *link, rows int) (*slot, int, error) {
+func (r *run) lay(l *link, rows int) error {
 	s, err := l.mem.take()
 	if err != nil {
-		return nil, 0, err
+		return err
 	}
-	size, err := r.gather(s, rows)
-	if err != nil {
+	r.link, r.slot = l, s
+	if r.size, err = r.gather(s, rows); err != nil {
 		l.mem.put(s)
 	}
-	return s, size, err
+	return err
+}
+
+// offer lets the worker have a batch while it still runs the one before, so that
+// it goes from one to the other without a pause. Batches are sent in the order
+// of their turns: if the one before is not sent yet, whoever sends it sends this
+// one, too. A decoupled model gets no batch ahead: its responses would count
+// against a client that still waits.
+func (in *instance) offer(r *run) {
+	if in.model.decoupled {
+		return
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.sent > 0 && in.busy == r.link {
+		_ = in.sendLocked(r) // if it fails, it is tried again on its turn
+		return
+	}
+	in.next = r
+}
+
+// claim reports whether a batch was sent ahead. If not, nobody else sends it
+// from now on.
+func (in *instance) claim(r *run) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.next == r {
+		in.next = nil
+	}
+	return r.sequence != 0
+}
+
+// send sends a batch, unless that was done, and the one that waits for it.
+func (in *instance) send(r *run) error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if r.sequence == 0 {
+		if err := in.sendLocked(r); err != nil {
+			return err
+		}
+	}
+	if next := in.next; next != nil && next.link == r.link {
+		in.next = nil
+		_ = in.sendLocked(next)
+	}
+	return nil
+}
+
+func (in *instance) sendLocked(r *run) error {
+	in.sequence++
+	binary.LittleEndian.PutUint64(r.slot.in, in.sequence)
+	if in.model.decoupled {
+		r.link.streams.add(in.sequence, r.requests)
+	} else {
+		r.link.clients.begin(in.sequence, r.requests)
+	}
+	var err error
+	if r.place, err = r.link.mem.send(r.slot, r.size); err != nil {
+		r.link.clients.end(in.sequence)
+		return err
+	}
+	r.sequence = in.sequence
+	in.busy = r.link
+	in.sent++
+	return nil
+}
+
+// ended records that the worker has answered a batch, or will not.
+func (in *instance) ended(r *run) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if r.sequence != 0 {
+		in.sent--
+		r.link.clients.end(r.sequence)
+	}
 }
 
 // read reads the worker's answer. The answer of a decoupled model is empty: its
@@ -196,22 +280,19 @@ func (r *run) read(s *slot, sequence uint64, rows int) error {
 // now returns the time with one reading of the clock: time.Now makes two.
 func (in *instance) now() time.Time { return in.born.Add(time.Since(in.born)) }
 
-// exchange lets the worker run the batch in the slot. While the worker's thread
-// waits for a call to another model, this goroutine has nothing else to do, and
-// runs it.
-func (l *link) exchange(s *slot, size int, sequence uint64) error {
-	if err := l.mem.send(s, size); err != nil {
-		return err
-	}
+// exchange waits for the answer to a batch that was sent. While the worker's
+// thread waits for a call to another model, this goroutine has nothing else to
+// do, and runs it.
+func (l *link) exchange(s *slot, sequence uint64) error {
 	for {
 		if err := l.mem.wait(); err != nil {
 			return err
 		}
+		if binary.LittleEndian.Uint64(s.out) == sequence {
+			return nil // the worker may run the next batch by now
+		}
 		if l.silent.Load() {
-			if binary.LittleEndian.Uint64(s.out) != sequence {
-				return errSilent // otherwise it answered and then ended
-			}
-			return nil
+			return errSilent
 		}
 		number, at, n, ok := l.mem.pendingCall()
 		if !ok {

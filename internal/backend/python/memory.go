@@ -34,8 +34,8 @@ type memory struct {
 	retired bool  // the worker is gone
 }
 
-// untaken reports whether the worker has not yet taken the last batch.
-func (m *memory) untaken() bool { return binary.LittleEndian.Uint64(m.page[takenAt:]) < m.sent }
+// taken returns how many batches the worker has taken.
+func (m *memory) taken() uint64 { return binary.LittleEndian.Uint64(m.page[takenAt:]) }
 
 // pendingCall returns where the message of the call is that the thread with the
 // batch waits for; ok is false when it does not.

@@ -81,15 +81,16 @@ func (m *memory) punch(offset, size int64) {
 	_ = unix.Fallocate(m.fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, offset, size) // memory that stays is no error
 }
 
-// send announces a batch of size bytes in a slot to the worker.
-func (m *memory) send(s *slot, size int) error {
+// send announces a batch of size bytes in a slot to the worker, and returns how
+// many it has been sent with this one.
+func (m *memory) send(s *slot, size int) (uint64, error) {
 	entry := m.page[int(m.sent%ringEntries)*ringEntry:]
 	binary.LittleEndian.PutUint32(entry, uint32(s.number))
 	binary.LittleEndian.PutUint64(entry[8:], uint64(size))
 	m.sent++
 	binary.LittleEndian.PutUint64(m.page[sentAt:], m.sent)
 	_, err := unix.Write(m.ringFD, m.one[:])
-	return err
+	return m.sent, err
 }
 
 // answered tells the thread that runs the batch that its call is answered.

@@ -23,7 +23,7 @@ func unmap([]byte) {}
 
 func (m *memory) punch(int64, int64) {}
 
-func (m *memory) send(*slot, int) error { return errSystem }
+func (m *memory) send(*slot, int) (uint64, error) { return 0, errSystem }
 
 func (m *memory) answered() error { return errSystem }
 
