@@ -16,6 +16,7 @@ import (
 	"shoal/internal/backend/cuda"
 	"shoal/internal/backend/onnx/library"
 	"shoal/internal/cli/command"
+	"shoal/internal/shm"
 )
 
 func newRuntime() *cobra.Command {
@@ -123,6 +124,16 @@ func listGPUs(to io.Writer) error {
 	}
 	fmt.Fprintf(tw, "the driver supports CUDA up to %s\n", driver.Version())
 	return tw.Flush()
+}
+
+// openCUDA returns what opens the memory of GPUs that clients lend; nil without
+// GPUs.
+func openCUDA() func(int, []byte) (shm.Memory, error) {
+	driver, err := cuda.Open()
+	if err != nil || driver.Count() == 0 {
+		return nil
+	}
+	return func(device int, handle []byte) (shm.Memory, error) { return cuda.OpenShared(driver, device, handle) }
 }
 
 func newRuntimeList() *cobra.Command {

@@ -128,6 +128,7 @@ func serve(f *serveFlags, stdout, stderr io.Writer) error {
 	var memory *shm.Registry
 	if f.clientMemory {
 		memory = shm.NewRegistry(f.maxRegions)
+		memory.OpenCUDA = openCUDA()
 		defer memory.Close()
 	}
 	endRecord, err := f.recordArrivals(log)

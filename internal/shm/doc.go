@@ -5,7 +5,7 @@
 // A region is read and written by system calls, not mapped: a client may
 // truncate its file at any time, and accessing a mapping beyond the end would
 // kill the process. Inputs are copied once, so a client cannot change them
-// after they were checked.
+// after they were checked. Memory of a GPU is copied by the driver.
 //
 // A [Registry] is safe for concurrent use. The protocols get a [Part] of a
 // region from it and hold it for as long as a request needs it. [Create] is the

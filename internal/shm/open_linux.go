@@ -47,16 +47,16 @@ func open(key string) (*os.File, uint64, error) {
 	return file, uint64(info.Size()), nil
 }
 
-// A Memory is shared memory that this process made. It lives until Remove, or
+// An Own is shared memory that this process made. It lives until Remove, or
 // until the machine restarts.
-type Memory struct {
+type Own struct {
 	Key  string
 	data []byte
 }
 
 // Create makes memory of that size, filled with zeros, which only this user may
 // open. The key must not exist.
-func Create(key string, size int) (*Memory, error) {
+func Create(key string, size int) (*Own, error) {
 	name, err := path(key)
 	if err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func Create(key string, size int) (*Memory, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("shared memory %s of %d bytes: %w", key, size, err), os.Remove(name))
 	}
-	return &Memory{Key: key, data: data}, nil
+	return &Own{Key: key, data: data}, nil
 }
 
 // reserve allocates the file's memory and maps it.
@@ -83,11 +83,11 @@ func reserve(file *os.File, size int) ([]byte, error) {
 }
 
 // Bytes returns the memory. It must not be used after Remove.
-func (m *Memory) Bytes() []byte { return m.data }
+func (m *Own) Bytes() []byte { return m.data }
 
 // Remove unmaps the memory and removes its name; other processes that have it
 // open keep it. A second call does nothing.
-func (m *Memory) Remove() error {
+func (m *Own) Remove() error {
 	if m.data == nil {
 		return nil
 	}

@@ -9,14 +9,14 @@ import (
 
 func open(string) (*os.File, uint64, error) { return nil, 0, errors.ErrUnsupported }
 
-// A Memory is shared memory that this process made; on Linux only.
-type Memory struct{ Key string }
+// An Own is shared memory that this process made; on Linux only.
+type Own struct{ Key string }
 
 // Create is for Linux only.
-func Create(string, int) (*Memory, error) { return nil, errors.ErrUnsupported }
+func Create(string, int) (*Own, error) { return nil, errors.ErrUnsupported }
 
 // Bytes returns nothing.
-func (m *Memory) Bytes() []byte { return nil }
+func (m *Own) Bytes() []byte { return nil }
 
 // Remove does nothing.
-func (m *Memory) Remove() error { return nil }
+func (m *Own) Remove() error { return nil }

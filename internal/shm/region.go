@@ -10,17 +10,38 @@ import (
 	"shoal/internal/status"
 )
 
-// A region is a client's memory. Its file is closed when the registry and the
-// last request have released it.
+// A Memory is memory that a client lends. Size may change: a client can cut it
+// short.
+type Memory interface {
+	io.ReaderAt
+	io.WriterAt
+	io.Closer
+	Size() (uint64, error)
+}
+
+// A file is memory of the system.
+type file struct{ *os.File }
+
+// Size implements Memory.
+func (f file) Size() (uint64, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return uint64(info.Size()), nil
+}
+
+// A region is a client's memory. It is closed when the registry and the last
+// request have released it.
 type region struct {
 	Info
-	file *os.File
-	refs atomic.Int64
+	memory Memory
+	refs   atomic.Int64
 }
 
 func (g *region) release() {
 	if g.refs.Add(-1) == 0 {
-		_ = g.file.Close() // nothing was buffered
+		_ = g.memory.Close() // nothing was buffered
 	}
 }
 
@@ -35,7 +56,7 @@ func (p *Part) Size() uint64 { return p.size }
 
 // Read fills b, which has the part's size, with its content.
 func (p *Part) Read(b []byte) error {
-	_, err := p.region.file.ReadAt(b, int64(p.offset))
+	_, err := p.region.memory.ReadAt(b, int64(p.offset))
 	if errors.Is(err, io.EOF) {
 		err = fmt.Errorf("the memory object was cut short: %w", err)
 	}
@@ -53,12 +74,12 @@ func (p *Part) Write(output string, b []byte) error {
 	}
 	// Do not extend memory that the client truncated: a write beyond the end
 	// would, and nobody would read it.
-	info, err := p.region.file.Stat()
-	if err == nil && uint64(info.Size()) < p.offset+uint64(len(b)) {
-		err = fmt.Errorf("the memory object was cut short to %d bytes", info.Size())
+	size, err := p.region.memory.Size()
+	if err == nil && size < p.offset+uint64(len(b)) {
+		err = fmt.Errorf("the memory object was cut short to %d bytes", size)
 	}
 	if err == nil {
-		_, err = p.region.file.WriteAt(b, int64(p.offset))
+		_, err = p.region.memory.WriteAt(b, int64(p.offset))
 	}
 	if err != nil {
 		return status.Wrap(status.Internal, err, "Unable to write shared memory region: '"+p.region.Name+"'")

@@ -13,7 +13,7 @@ import (
 )
 
 // memory makes memory for a test and returns its key.
-func memory(t *testing.T, size int) *Memory {
+func memory(t *testing.T, size int) *Own {
 	t.Helper()
 	key := fmt.Sprintf("/shoal_test_%d_%s_%d", os.Getpid(), strings.ReplaceAll(t.Name(), "/", "_"), size)
 	m, err := Create(key, size)
@@ -142,7 +142,7 @@ func TestUseRefusesWhatLiesOutside(t *testing.T) {
 	}
 	_, err := r.Use("b", 0, 1)
 	wantError(t, "unknown", err, status.NotFound, "Unable to find shared memory region: 'b'")
-	_, err = r.Status("b")
+	_, err = r.Status(System, "b")
 	wantError(t, "status of an unknown one", err, status.NotFound, "Unable to find system shared memory region: 'b'")
 }
 
@@ -157,10 +157,10 @@ func TestRegionInUseIsClosedWithItsLastRequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Unregister("a"); err != nil {
+	if err := r.Unregister(System, "a"); err != nil {
 		t.Fatal(err)
 	}
-	if list, err := r.Status(""); err != nil || len(list) != 0 {
+	if list, err := r.Status(System, ""); err != nil || len(list) != 0 {
 		t.Errorf("status after unregister: got %v, %v, want none", list, err)
 	}
 	if err := p.Write("OUT", []byte("x")); err != nil || m.Bytes()[0] != 'x' {
@@ -173,7 +173,7 @@ func TestRegionInUseIsClosedWithItsLastRequest(t *testing.T) {
 	if got := files(t); got != before {
 		t.Errorf("files after the request: got %d, want %d", got, before)
 	}
-	if err := r.Unregister("never was"); err != nil {
+	if err := r.Unregister(System, "never was"); err != nil {
 		t.Errorf("unregister of what is not there: got %v, want none", err)
 	}
 }
@@ -205,8 +205,8 @@ func TestMemoryCutShortFailsOneRequest(t *testing.T) {
 func TestDisabledRegistryRefusesEverything(t *testing.T) {
 	var r *Registry
 	_, used := r.Use("a", 0, 1)
-	_, asked := r.Status("")
-	for _, err := range []error{r.Register("a", "/a", 0, 1), r.Unregister(""), used, asked} {
+	_, asked := r.Status(System, "")
+	for _, err := range []error{r.Register("a", "/a", 0, 1), r.Unregister(System, ""), used, asked} {
 		wantError(t, "disabled", err, status.Unsupported, "--allow-client-shm=true")
 	}
 	r.Close()

@@ -44,6 +44,15 @@ type Device interface {
 	// Memory returns how much of the device's memory is free, and its size.
 	Memory() (free, total int64, err error)
 
+	// OpenShared opens memory that another process has made, by its handle
+	// (cudaIpcMemHandle_t), and returns where it is and its size.
+	OpenShared(handle []byte) (Address, int, error)
+	CloseShared(a Address)
+	// Read and Write copy any host memory from and to the device, and return
+	// when that is done.
+	Read(dst []byte, src Address) error
+	Write(dst Address, src []byte) error
+
 	NewStream() (Stream, error)
 	DestroyStream(s Stream)
 	// NewEvent returns an event. With spin, Synchronize uses a core while it

@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"encoding/binary"
 	"fmt"
 	"runtime"
 	"sync"
@@ -47,6 +48,9 @@ const (
 	fnGraphDestroy
 	fnExecDestroy
 	fnLaunch
+	fnOpenShared
+	fnCloseShared
+	fnAddressRange
 	fnCount
 )
 
@@ -57,6 +61,7 @@ var names = [fnCount]string{
 	"cuEventCreate", "cuEventDestroy_v2", "cuEventRecord", "cuEventQuery", "cuEventSynchronize", "cuStreamWaitEvent", "cuMemcpyHtoDAsync_v2",
 	"cuMemcpyDtoHAsync_v2", "cuMemcpyDtoDAsync_v2", "cuMemsetD8Async", "cuStreamBeginCapture_v2", "cuStreamEndCapture",
 	"cuGraphInstantiateWithFlags", "cuGraphDestroy", "cuGraphExecDestroy", "cuGraphLaunch",
+	"cuIpcOpenMemHandle_v2", "cuIpcCloseMemHandle", "cuMemGetAddressRange_v2",
 }
 
 // Values of the driver's enumerations.
@@ -66,6 +71,7 @@ const (
 	eventBlockingSync  = 1
 	eventDisableTiming = 2
 	captureRelaxed     = 2 // other threads may do anything, and this one may reserve memory
+	sharedPeerAccess   = 1 // of the device that has the memory, if it is another
 	codeNotReady       = 600
 
 	attributeMajor = 75 // of the compute capability
@@ -235,6 +241,7 @@ type device struct {
 
 	mu      sync.Mutex // protects the field below until it is set
 	context uintptr    // the one that CUDA's runtime uses, too
+	side    Stream     // for copies of memory that other processes lend
 }
 
 // retain makes the device's context, which then stays.
@@ -298,6 +305,66 @@ func (d *device) Free(a Address) { _ = d.driver.call(fnMemFree, uintptr(a), 0, 0
 func (d *device) Memory() (free, total int64, err error) {
 	err = d.driver.call(fnMemGetInfo, uintptr(unsafe.Pointer(&free)), uintptr(unsafe.Pointer(&total)), 0, 0, 0)
 	return free, total, err
+}
+
+// OpenShared implements Device. The handle is passed by value, which the C
+// compiler does on the stack, after the registers.
+func (d *device) OpenShared(handle []byte) (Address, int, error) {
+	var h [HandleSize / 8]uintptr
+	for i := range h {
+		h[i] = uintptr(binary.LittleEndian.Uint64(handle[8*i:]))
+	}
+	at := new(uintptr)
+	code, _, _ := purego.SyscallN(d.driver.fns[fnOpenShared], uintptr(unsafe.Pointer(at)), sharedPeerAccess, 0, 0, 0, 0,
+		h[0], h[1], h[2], h[3], h[4], h[5], h[6], h[7])
+	if uint32(code) != 0 {
+		return 0, 0, d.driver.err(fnOpenShared, uint32(code))
+	}
+	var base, size uintptr
+	if err := d.driver.call(fnAddressRange, uintptr(unsafe.Pointer(&base)), uintptr(unsafe.Pointer(&size)), *at, 0, 0); err != nil {
+		d.CloseShared(Address(*at))
+		return 0, 0, err
+	}
+	return Address(*at), int(base + size - *at), nil
+}
+
+// CloseShared implements Device.
+func (d *device) CloseShared(a Address) {
+	_ = d.driver.call(fnCloseShared, uintptr(a), 0, 0, 0, 0) // it cannot fail for memory that OpenShared gave
+}
+
+// Read implements Device.
+func (d *device) Read(dst []byte, src Address) error {
+	return d.transfer(func(s Stream) error { return d.CopyOut(dst, src, s) })
+}
+
+// Write implements Device.
+func (d *device) Write(dst Address, src []byte) error {
+	return d.transfer(func(s Stream) error { return d.CopyIn(dst, src, s) })
+}
+
+// transfer waits for the copies that f adds to a stream.
+func (d *device) transfer(f func(Stream) error) error {
+	s, err := d.sideStream()
+	if err != nil {
+		return err
+	}
+	e, err := d.NewEvent(false)
+	if err != nil {
+		return err
+	}
+	defer d.DestroyEvent(e)
+	failed := f(s)
+	return first(failed, d.Record(e, s), d.Synchronize(e))
+}
+
+func (d *device) sideStream() (_ Stream, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.side == 0 {
+		d.side, err = d.NewStream()
+	}
+	return d.side, err
 }
 
 // NewStream implements Device.

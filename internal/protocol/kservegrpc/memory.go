@@ -73,7 +73,7 @@ func (s *service) memory() *shm.Registry { return s.server.engine.SharedMemory()
 
 // SystemSharedMemoryStatus lists the registered memory.
 func (s *service) SystemSharedMemoryStatus(_ context.Context, req *pb.SystemSharedMemoryStatusRequest) (*pb.SystemSharedMemoryStatusResponse, error) {
-	list, err := s.memory().Status(req.GetName())
+	list, err := s.memory().Status(shm.System, req.GetName())
 	if err != nil {
 		return nil, err
 	}
@@ -94,35 +94,37 @@ func (s *service) SystemSharedMemoryRegister(_ context.Context, req *pb.SystemSh
 
 // SystemSharedMemoryUnregister removes a region, or all.
 func (s *service) SystemSharedMemoryUnregister(_ context.Context, req *pb.SystemSharedMemoryUnregisterRequest) (*pb.SystemSharedMemoryUnregisterResponse, error) {
-	if err := s.memory().Unregister(req.GetName()); err != nil {
+	if err := s.memory().Unregister(shm.System, req.GetName()); err != nil {
 		return nil, err
 	}
 	return &pb.SystemSharedMemoryUnregisterResponse{}, nil
 }
 
-// CudaSharedMemoryStatus lists no regions: GPU memory is not supported.
+// CudaSharedMemoryStatus lists the registered memory of GPUs.
 func (s *service) CudaSharedMemoryStatus(_ context.Context, req *pb.CudaSharedMemoryStatusRequest) (*pb.CudaSharedMemoryStatusResponse, error) {
-	switch {
-	case s.memory() == nil:
-		return nil, shm.ErrDisabled
-	case req.GetName() != "":
-		return nil, status.Errorf(status.NotFound, "Unable to find cuda shared memory region: '%s'", req.GetName())
+	list, err := s.memory().Status(shm.CUDA, req.GetName())
+	if err != nil {
+		return nil, err
 	}
-	return &pb.CudaSharedMemoryStatusResponse{}, nil
+	resp := &pb.CudaSharedMemoryStatusResponse{Regions: make(map[string]*pb.CudaSharedMemoryStatusResponse_RegionStatus)}
+	for _, g := range list {
+		resp.Regions[g.Name] = &pb.CudaSharedMemoryStatusResponse_RegionStatus{Name: g.Name, DeviceId: uint64(g.Device), ByteSize: g.Size}
+	}
+	return resp, nil
 }
 
-// CudaSharedMemoryRegister refuses GPU memory as a server without a GPU does.
+// CudaSharedMemoryRegister registers a client's memory on a GPU.
 func (s *service) CudaSharedMemoryRegister(_ context.Context, req *pb.CudaSharedMemoryRegisterRequest) (*pb.CudaSharedMemoryRegisterResponse, error) {
-	if s.memory() == nil {
-		return nil, shm.ErrDisabled
+	if err := s.memory().RegisterCUDA(req.GetName(), req.GetRawHandle(), req.GetDeviceId(), req.GetByteSize()); err != nil {
+		return nil, err
 	}
-	return nil, status.Errorf(status.InvalidArgument, "failed to register CUDA shared memory region: '%s', GPUs not supported", req.GetName())
+	return &pb.CudaSharedMemoryRegisterResponse{}, nil
 }
 
-// CudaSharedMemoryUnregister does nothing.
-func (s *service) CudaSharedMemoryUnregister(context.Context, *pb.CudaSharedMemoryUnregisterRequest) (*pb.CudaSharedMemoryUnregisterResponse, error) {
-	if s.memory() == nil {
-		return nil, shm.ErrDisabled
+// CudaSharedMemoryUnregister removes a region of a GPU, or all.
+func (s *service) CudaSharedMemoryUnregister(_ context.Context, req *pb.CudaSharedMemoryUnregisterRequest) (*pb.CudaSharedMemoryUnregisterResponse, error) {
+	if err := s.memory().Unregister(shm.CUDA, req.GetName()); err != nil {
+		return nil, err
 	}
 	return &pb.CudaSharedMemoryUnregisterResponse{}, nil
 }

@@ -2,6 +2,7 @@ package kservehttp
 
 import (
 	"encoding/base64"
+	"math"
 	"strconv"
 	"strings"
 
@@ -11,32 +12,30 @@ import (
 	"shoal/internal/status"
 )
 
-// sharedMemory answers the calls about memory that clients lend. That of GPUs is
-// not taken, so there are no regions of it.
+// sharedMemory answers the calls about memory that clients lend.
 func (h *handler) sharedMemory(x *httpserver.Exchange, rt route) error {
 	memory := h.engine.SharedMemory()
 	if memory == nil {
 		return shm.ErrDisabled
 	}
+	kind := shm.System
+	if rt.cuda {
+		kind = shm.CUDA
+	}
 	switch {
-	case rt.action == actShmStatus && rt.cuda:
-		return cudaStatus(x, rt.region)
 	case rt.action == actShmStatus:
-		return systemStatus(x, memory, rt.region)
+		return regionStatus(x, memory, kind, rt.region)
 	case rt.action == actShmRegister && rt.cuda:
-		return h.registerCUDA(x, rt.region)
+		return h.registerCUDA(x, memory, rt.region)
 	case rt.action == actShmRegister:
 		return h.registerSystem(x, memory, rt.region)
 	}
 	x.SetType(jsonType)
-	if rt.cuda {
-		return nil
-	}
-	return memory.Unregister(rt.region)
+	return memory.Unregister(kind, rt.region)
 }
 
-func systemStatus(x *httpserver.Exchange, memory *shm.Registry, region string) error {
-	list, err := memory.Status(region)
+func regionStatus(x *httpserver.Exchange, memory *shm.Registry, kind shm.Kind, region string) error {
+	list, err := memory.Status(kind, region)
 	if err != nil {
 		return err
 	}
@@ -47,28 +46,21 @@ func systemStatus(x *httpserver.Exchange, memory *shm.Registry, region string) e
 		}
 		b = append(b, `{"name":`...)
 		b = appendQuoted(b, g.Name)
-		b = appendMember(b, "key")
-		b = appendQuoted(b, g.Key)
-		b = appendMember(b, "offset")
-		b = strconv.AppendUint(b, g.Offset, 10)
+		if kind == shm.CUDA {
+			b = appendMember(b, "device_id")
+			b = strconv.AppendInt(b, int64(g.Device), 10)
+		} else {
+			b = appendMember(b, "key")
+			b = appendQuoted(b, g.Key)
+			b = appendMember(b, "offset")
+			b = strconv.AppendUint(b, g.Offset, 10)
+		}
 		b = appendMember(b, "byte_size")
 		b = strconv.AppendUint(b, g.Size, 10)
 		b = append(b, '}')
 	}
 	reply(x, append(b, ']'))
 	return nil
-}
-
-func cudaStatus(x *httpserver.Exchange, region string) error {
-	if region != "" {
-		return errNoCUDA(region)
-	}
-	reply(x, []byte("[]"))
-	return nil
-}
-
-func errNoCUDA(region string) error {
-	return status.Errorf(status.NotFound, "Unable to find cuda shared memory region: '%s'", region)
 }
 
 // A registration is what the body of a register request says.
@@ -81,12 +73,13 @@ type registration struct {
 	hasHandle, hasB64 bool
 	handle            string
 	device            presence
+	number            uint64
 }
 
 // registerSystem makes a client's memory known.
 func (h *handler) registerSystem(x *httpserver.Exchange, memory *shm.Registry, region string) error {
 	if region == "" {
-		return shm.ErrNoName("system")
+		return shm.ErrNoName(shm.System)
 	}
 	g, err := h.readRegistration(x)
 	if err != nil {
@@ -119,10 +112,10 @@ func errNoField(name string) error {
 // cudaHandleSize is the size of a handle to a GPU's memory.
 const cudaHandleSize = 64
 
-// registerCUDA refuses a GPU's memory as a server without a GPU does.
-func (h *handler) registerCUDA(x *httpserver.Exchange, region string) error {
+// registerCUDA makes a client's memory on a GPU known.
+func (h *handler) registerCUDA(x *httpserver.Exchange, memory *shm.Registry, region string) error {
 	if region == "" {
-		return shm.ErrNoName("cuda")
+		return shm.ErrNoName(shm.CUDA)
 	}
 	g, err := h.readRegistration(x)
 	if err != nil {
@@ -143,10 +136,15 @@ func (h *handler) registerCUDA(x *httpserver.Exchange, region string) error {
 	case g.size == wrong || g.device == wrong:
 		return status.Rejectf(reject.BadInput, status.Internal, "%s", kindUint)
 	}
-	if raw, err := base64.StdEncoding.DecodeString(g.handle); err != nil || len(raw) != cudaHandleSize {
+	raw, err := base64.StdEncoding.DecodeString(g.handle)
+	if err != nil || len(raw) != cudaHandleSize {
 		return status.Rejectf(reject.BadInput, status.InvalidArgument, "'raw_handle' must be a valid base64 encoded cudaIpcMemHandle_t")
 	}
-	return status.Rejectf(reject.BadInput, status.InvalidArgument, "failed to register CUDA shared memory region: '%s', GPUs not supported", region)
+	if err := memory.RegisterCUDA(strings.Clone(region), raw, int64(min(g.number, math.MaxInt64)), g.length); err != nil {
+		return err
+	}
+	x.SetType(jsonType)
+	return nil
 }
 
 // readRegistration reads the body of a register request.
@@ -179,7 +177,7 @@ func (g *registration) member(s *scanner, name string) bool {
 	case "byte_size":
 		return s.size(&g.size, &g.length)
 	case "device_id":
-		return s.size(&g.device, new(uint64))
+		return s.size(&g.device, &g.number)
 	case "raw_handle":
 		g.hasHandle = true
 		return s.members(func(s *scanner, name string) bool {

@@ -51,6 +51,7 @@ type Device struct {
 	streams map[cuda.Stream]*stream
 	events  map[cuda.Event]*event
 	graphs  map[cuda.Graph]func() error
+	lent    map[string][]byte // what another process lends, by its handle
 }
 
 // A stream is a goroutine that does its work in order.
@@ -196,6 +197,55 @@ func (d *Device) at(a cuda.Address, n int) []byte {
 
 // Memory implements cuda.Device.
 func (d *Device) Memory() (free, total int64, err error) { return 1 << 20, 1 << 30, nil }
+
+// Lend makes memory that another process lends, and returns its handle. The
+// test sees what is written.
+func (d *Device) Lend(b []byte) []byte {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	handle := make([]byte, cuda.HandleSize)
+	handle[0] = byte(d.handle())
+	if d.lent == nil {
+		d.lent = make(map[string][]byte)
+	}
+	d.lent[string(handle)] = b
+	return handle
+}
+
+// OpenShared implements cuda.Device.
+func (d *Device) OpenShared(handle []byte) (cuda.Address, int, error) {
+	if err := d.note("OpenShared", ""); err != nil {
+		return 0, 0, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	b := d.lent[string(handle)]
+	if b == nil {
+		return 0, 0, &cuda.Error{Call: "cuIpcOpenMemHandle_v2", Code: 1, Name: "CUDA_ERROR_INVALID_VALUE", Text: "invalid argument"}
+	}
+	d.memory[cuda.Address(address(b))] = b
+	return cuda.Address(address(b)), len(b), nil
+}
+
+// CloseShared implements cuda.Device.
+func (d *Device) CloseShared(a cuda.Address) {
+	_ = d.note("CloseShared", "")
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.memory, a)
+}
+
+// Read implements cuda.Device.
+func (d *Device) Read(dst []byte, src cuda.Address) error {
+	copy(dst, d.at(src, len(dst)))
+	return d.note("Read", "%d", len(dst))
+}
+
+// Write implements cuda.Device.
+func (d *Device) Write(dst cuda.Address, src []byte) error {
+	copy(d.at(dst, len(src)), src)
+	return d.note("Write", "%d", len(src))
+}
 
 // NewStream implements cuda.Device.
 func (d *Device) NewStream() (cuda.Stream, error) {
