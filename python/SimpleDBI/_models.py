@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import keyword
+import os
 import warnings
 from typing import Any, Callable, Sequence
 
@@ -121,6 +122,16 @@ def _device(library: Any, number: int) -> str:
     return f"cuda:{number % count}" if count else "cpu"
 
 
+def _gpus(folder: str = "/proc/driver/nvidia/gpus") -> int:
+    """How many GPUs there are for workers, without a framework."""
+    try:
+        found = len(os.listdir(folder))
+    except OSError:
+        return 0
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return found if visible is None else min(found, len([d for d in visible.split(",") if d.strip()]))
+
+
 def model(spec: dict[str, Any]) -> type:
     """The class that the server runs, from what Session was given."""
     import shoal
@@ -151,6 +162,10 @@ def model(spec: dict[str, Any]) -> type:
     members: dict[str, Any] = {"load": load, "predict": predict, "instances": spec["duplicate_num"]}
     # Without batching the rows are a dimension like any other, and the server never adds to them.
     members["max_batch"] = spec["max_batch_size"] if batched else 0
+    devices = min(_gpus(), spec["duplicate_num"]) if kind in ("torch", "tensorrt", "onnx2trt") else 0
+    if devices:  # then the worker's memory is pinned, and it sees only its GPU
+        members["gpus"] = list(range(devices))
+        members["instances"] = -(-spec["duplicate_num"] // devices)
     for side, of in (("inputs", shoal.Input), ("outputs", shoal.Output)):
         for i, info in enumerate(spec[side]):
             shape = [-1] * (info["rank"] - 1 if batched else info["rank"])
