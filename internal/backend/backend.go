@@ -192,6 +192,23 @@ type Worker struct {
 	Handler time.Duration
 }
 
+// An OnGPU instance may run on a GPU.
+type OnGPU interface {
+	// GPU returns the instance's GPU; ok is false when it runs on the CPU. It
+	// may be called at any time.
+	GPU() (use GPUUse, ok bool)
+}
+
+// A GPUUse is how instances use a GPU.
+type GPUUse struct {
+	ID   int
+	UUID string // as NVIDIA's tools show it; empty when it is not known
+	// Bytes is the GPU's memory that was reserved when the instance was ready:
+	// weights, the library's arena and tensors. It is 0 for instances that run
+	// in their own process.
+	Bytes int64
+}
+
 // An Accelerated backend can place instances on GPUs; others run on the CPU.
 type Accelerated interface {
 	// GPUs is the number of GPUs for instances.

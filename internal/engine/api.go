@@ -87,6 +87,7 @@ type Statistics struct {
 	Instances, Busy int
 	BusyTime        time.Duration    // how long instances have run batches, in sum
 	Workers         []backend.Worker // the processes behind the instances, if they have any
+	GPUs            []backend.GPUUse // that instances run on, by their numbers
 	LoadDuration    time.Duration
 	Loaded          time.Time // when it became ready; a new time means new counters
 

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -245,7 +246,7 @@ func (v *Version) snapshot() Statistics {
 		out.FirstResponseTime, _ = s.first.snapshot()
 	}
 	out.Responses = s.responses.list()
-	out.Workers = v.workers()
+	out.Workers, out.GPUs = v.workers(), v.gpus()
 	if s.input != nil {
 		out.InputTime = s.input.Snapshot(float64(out.ComputeInput.Ns) / 1e9)
 		out.InferTime = s.infer.Snapshot(float64(out.ComputeInfer.Ns) / 1e9)
@@ -261,6 +262,27 @@ func (v *Version) snapshot() Statistics {
 	}
 	out.Batches, out.ExecutionCount = s.batches.list()
 	return out
+}
+
+// gpus returns the GPUs of the instances.
+func (v *Version) gpus() (list []backend.GPUUse) {
+	for _, m := range v.members {
+		on, ok := m.instance.(backend.OnGPU)
+		if !ok {
+			continue
+		}
+		use, ok := on.GPU()
+		if !ok {
+			continue
+		}
+		if at := slices.IndexFunc(list, func(u backend.GPUUse) bool { return u.ID == use.ID }); at >= 0 {
+			list[at].Bytes += use.Bytes
+		} else {
+			list = append(list, use)
+		}
+	}
+	slices.SortFunc(list, func(a, b backend.GPUUse) int { return a.ID - b.ID })
+	return list
 }
 
 // workers returns the state of the processes behind the instances.

@@ -28,17 +28,22 @@ type emitter struct {
 // labels are the labels of a version's series.
 type labels struct {
 	model, namespace, version string
+	gpu                       string // its UUID; empty for none
 	tags                      map[string]string
 	head, tail                string // as text: up to the model's name and namespace, and the version
 }
 
-// newLabels returns the labels of a version of a model.
-func newLabels(model, namespace, version string, tags map[string]string) *labels {
-	l := &labels{model: model, namespace: namespace, version: version, tags: tags}
+// newLabels returns the labels of a version of a model, which may be about one
+// GPU.
+func newLabels(model, namespace, version, gpu string, tags map[string]string) *labels {
+	l := &labels{model: model, namespace: namespace, version: version, gpu: gpu, tags: tags}
 	var room [128]byte
 	b := append(room[:0], '{')
 	for _, key := range slices.Sorted(maps.Keys(tags)) { // they come first, since they begin with _
 		b = append(appendPair(b, "_"+key, strings.ToValidUTF8(tags[key], "\uFFFD")), ',')
+	}
+	if gpu != "" {
+		b = append(appendPair(b, "gpu_uuid", gpu), ',')
 	}
 	b = appendPair(b, "model", strings.ToValidUTF8(model, "\uFFFD"))
 	if namespace != "" {
@@ -55,6 +60,9 @@ func (l *labels) pairs() []*dto.LabelPair {
 	if l.namespace != "" {
 		list = append(list, label("namespace", l.namespace))
 	}
+	if l.gpu != "" {
+		list = append(list, label("gpu_uuid", l.gpu))
+	}
 	for key, value := range l.tags {
 		list = append(list, label("_"+key, value))
 	}
@@ -62,8 +70,8 @@ func (l *labels) pairs() []*dto.LabelPair {
 	return list
 }
 
-func labelsOf(s *engine.Statistics) *labels {
-	return newLabels(s.Name, s.Namespace, strconv.FormatInt(s.Version, 10), s.Config.GetMetricTags())
+func labelsOf(s *engine.Statistics, gpu string) *labels {
+	return newLabels(s.Name, s.Namespace, strconv.FormatInt(s.Version, 10), gpu, s.Config.GetMetricTags())
 }
 
 // value sends a number. extra are further labels, whose names come between model

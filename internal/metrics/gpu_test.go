@@ -3,6 +3,7 @@ package metrics
 import (
 	"errors"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"shoal/internal/backend"
 	"shoal/internal/backend/cuda"
 	"shoal/internal/engine"
 )
@@ -51,5 +53,31 @@ func TestWithoutGPUsThereAreNoMetricsOfThem(t *testing.T) {
 	defer m.Close()
 	if got := scrape(t, m, "nv_gpu_utilization"); got != nil {
 		t.Errorf("got %v, want none", got)
+	}
+}
+
+func TestCountersOfAModelOnOneGPUNameIt(t *testing.T) {
+	one, two, none := idle("one", 1), idle("two", 1), idle("none", 1)
+	one.GPUs = []backend.GPUUse{{ID: 0, UUID: "GPU-a", Bytes: 5000}}
+	two.GPUs = []backend.GPUUse{{ID: 0, UUID: "GPU-a", Bytes: 10}, {ID: 1, UUID: "GPU-b", Bytes: 20}}
+	addr := serve(t, &fixed{[]engine.Statistics{none, one, two}})
+	for prefix, want := range map[string][]string{
+		"nv_inference_count": {
+			`nv_inference_count{gpu_uuid="GPU-a",model="one",version="1"} 0`,
+			`nv_inference_count{model="none",version="1"} 0`, `nv_inference_count{model="two",version="1"} 0`,
+		},
+		"nv_inference_pending_request_count": {`nv_inference_pending_request_count{model="one",version="1"} 0`},
+		"shoal_model_gpu_memory_bytes": {
+			`shoal_model_gpu_memory_bytes{gpu_uuid="GPU-a",model="one",version="1"} 5000`,
+			`shoal_model_gpu_memory_bytes{gpu_uuid="GPU-a",model="two",version="1"} 10`,
+			`shoal_model_gpu_memory_bytes{gpu_uuid="GPU-b",model="two",version="1"} 20`,
+		},
+	} {
+		lines := scrape(t, addr, prefix)
+		for _, w := range want {
+			if !slices.Contains(lines, w) {
+				t.Errorf("got %v, want %s among them", lines, w)
+			}
+		}
 	}
 }

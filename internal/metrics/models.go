@@ -93,6 +93,7 @@ var (
 	workerRestarts = newFamily("shoal_worker_restarts_total", "How often the process behind an instance was started again", counter)
 	workerMemory   = newFamily("shoal_worker_resident_bytes", "Resident memory of the process behind an instance, with what it shares with the server; 0 while it is not there", gauge)
 	workerTime     = newFamily("shoal_worker_handler_seconds_total", "Time that the model's own code took in the process behind an instance", counter)
+	modelMemory    = newFamily("shoal_model_gpu_memory_bytes", "Memory of a GPU that the model's instances reserved at load: weights, ONNX Runtime's arena and tensors", gauge)
 	batchRows      = newFamily(engine.FamilyBatchRows, "Rows of the batches that went to an instance", histogram)
 	requestTimes   = newFamily(engine.FamilyRequestDuration, "How long requests took that were answered well, from acceptance to answer", histogram)
 	queueTimes     = newFamily(engine.FamilyQueueDuration, "How long requests that were answered well waited for an instance", histogram)
@@ -118,7 +119,7 @@ func (c *modelCollector) emit(e *emitter) error {
 	}
 	for i := range stats {
 		s := &stats[i]
-		l := labelsOf(s)
+		l := labelsOf(s, "")
 		brief := len(stats) > manyVersions && unused(s)
 		c.model(e, s, l, brief)
 		if c.rejects != nil {
@@ -151,15 +152,24 @@ func (c *modelCollector) model(e *emitter, s *engine.Statistics, l *labels, brie
 	if c.settings.NoCounters {
 		frozen = 0
 	}
+	of := l // the counters of a model on one GPU name it, as Triton's do
+	if len(s.GPUs) == 1 && s.GPUs[0].UUID != "" {
+		of = labelsOf(s, s.GPUs[0].UUID)
+	}
 	for _, n := range counts {
-		e.value(n.family, l, frozen*n.value(s))
+		e.value(n.family, of, frozen*n.value(s))
 	}
 	for _, reason := range slices.Sorted(maps.Keys(s.Failures)) {
 		e.value(failures, l, frozen*float64(s.Failures[reason]), "reason", reason)
 	}
 	if !c.settings.NoCounters {
 		for _, n := range latencies {
-			e.value(n.family, l, n.value(s))
+			e.value(n.family, of, n.value(s))
+		}
+	}
+	for _, g := range s.GPUs {
+		if g.Bytes > 0 {
+			e.value(modelMemory, labelsOf(s, g.UUID), float64(g.Bytes))
 		}
 	}
 	if s.Cached {

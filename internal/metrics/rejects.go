@@ -32,10 +32,10 @@ func never(reject.Reason) bool { return false }
 // closed connections.
 func emitOtherRejects(e *emitter, rejects *reject.Counter) {
 	for _, name := range rejects.Unversioned() {
-		emitRejects(e, rejects, newLabels(name, "", "", nil), name, reject.NoVersion, never)
+		emitRejects(e, rejects, newLabels(name, "", "", "", nil), name, reject.NoVersion, never)
 	}
 	always := func(r reject.Reason) bool { return r != reject.None }
-	emitRejects(e, rejects, newLabels("", "", "", nil), "", reject.NoVersion, always)
+	emitRejects(e, rejects, newLabels("", "", "", "", nil), "", reject.NoVersion, always)
 	for p := range reject.ProtocolCount {
 		if p == reject.Session {
 			continue // the limits of connections are not its

@@ -92,6 +92,9 @@ type Devices interface {
 	Count() int
 	// Device returns the GPU of that number, from 0 on.
 	Device(id int) (Device, error)
+	// UUID returns the name of a GPU in NVIDIA's tools; empty when there is no
+	// such GPU.
+	UUID(id int) string
 }
 
 // An Error is a failed call of the driver.

@@ -143,6 +143,15 @@ func (d *Driver) Device(id int) (Device, error) {
 	return dev, dev.retain()
 }
 
+// UUID implements Devices.
+func (d *Driver) UUID(id int) string {
+	infos, err := d.Infos()
+	if err != nil || id < 0 || id >= len(infos) {
+		return ""
+	}
+	return infos[id].UUID
+}
+
 // An Info describes a GPU.
 type Info struct {
 	ID         int

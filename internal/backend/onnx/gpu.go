@@ -55,6 +55,7 @@ type gpuInstance struct {
 	all     []*gpuSlot
 
 	graphs bool // the session is prepared for graphs
+	gpu    backend.GPUUse
 
 	compute, copyIn, copyOut cuda.Stream
 	block                    cuda.Address   // all device memory of the instance
@@ -149,7 +150,7 @@ type noGraphsError struct{ why error }
 func (e *noGraphsError) Error() string { return "no CUDA graphs: " + e.why.Error() }
 
 func (m *loaded) newGPUInstance(dev cuda.Device, p backend.Placement, graphs bool) (*gpuInstance, error) {
-	in := &gpuInstance{model: m, device: dev, thread: startThread(), born: time.Now(), values: make(map[int]*tensors)}
+	in := &gpuInstance{model: m, device: dev, gpu: m.backend.gpuUse(p.GPU), thread: startThread(), born: time.Now(), values: make(map[int]*tensors)}
 	in.free = make(chan *gpuSlot, inputSlots)
 	if err := in.thread.do(func() error { return in.open(p, graphs) }); err != nil {
 		_ = in.Close() // the first error is more important
@@ -204,8 +205,15 @@ func (in *gpuInstance) open(p backend.Placement, graphs bool) error {
 	if err := in.layOut(); err != nil {
 		return err
 	}
-	return in.warmUp(graphs)
+	if err := in.warmUp(graphs); err != nil {
+		return err
+	}
+	in.gpu.Bytes += in.use.arena(in.memory)
+	return nil
 }
+
+// GPU implements backend.OnGPU.
+func (in *gpuInstance) GPU() (backend.GPUUse, bool) { return in.gpu, true }
 
 // openSession makes the session. ONNX Runtime refuses models that it could not
 // record.
@@ -287,6 +295,7 @@ func (in *gpuInstance) layOut() error {
 	if in.block, err = in.device.Alloc(size); err != nil {
 		return err
 	}
+	in.gpu.Bytes += int64(size)
 	for _, at := range ins {
 		in.inputs = append(in.inputs, in.block+cuda.Address(at))
 	}

@@ -130,6 +130,12 @@ func TestTheOrderOfCallsOnAGPU(t *testing.T) {
 	b, _ := gpuBackend(t, devices)
 	in := startOnGPU(t, b, onnxtest.AddSub(tensor.FP32, 16), onGPU+` parameters { key: "cuda_graph_batch_sizes" value { string_value: "1,2,4" } }`)
 	defer in.Close()
+	if use, ok := in.(backend.OnGPU).GPU(); !ok || use.ID != 0 || use.UUID != "GPU-0" || use.Bytes < 3*2*8*16*4 {
+		t.Errorf("got %+v, %v, want GPU 0 with the inputs of three batches at least", use, ok)
+	}
+	if ahead := in.(backend.Ahead).Ahead(); ahead != 1 {
+		t.Errorf("got %d batches ahead, want 1", ahead)
+	}
 	start := strings.Join(devices[0].Calls(), "\n")
 	if got := strings.Count(start, "Capture"); got != 4 {
 		t.Errorf("got %d graphs, want those of 1, 2, 4 and 8 rows, in\n%s", got, start)
@@ -150,6 +156,15 @@ func TestTheOrderOfCallsOnAGPU(t *testing.T) {
 	// the slots take turns, so that this run may be on the second one
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestAModelMayWantNoBatchAhead(t *testing.T) {
+	b, _ := gpuBackend(t, cudatest.New(1))
+	in := startOnGPU(t, b, onnxtest.AddSub(tensor.FP32, 4), onGPU+` parameters { key: "overlap" value { string_value: "0" } }`)
+	defer in.Close()
+	if ahead := in.(backend.Ahead).Ahead(); ahead != 0 {
+		t.Errorf("got %d batches ahead, want none", ahead)
 	}
 }
 

@@ -15,7 +15,12 @@ import (
 )
 
 // Ahead implements backend.Ahead.
-func (in *gpuInstance) Ahead() int { return inputSlots - 1 }
+func (in *gpuInstance) Ahead() int {
+	if in.model.opening.set.alone {
+		return 0
+	}
+	return inputSlots - 1
+}
 
 // Run implements backend.Instance. The batch's work is in the device's queue
 // before its turn has come, so that the device goes from one batch to the next

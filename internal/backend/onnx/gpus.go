@@ -8,6 +8,7 @@ import (
 	"shoal/internal/backend"
 	"shoal/internal/backend/cuda"
 	"shoal/internal/backend/onnx/library"
+	"shoal/internal/backend/onnx/ort"
 	"shoal/internal/model/modelpb"
 	"shoal/internal/status"
 )
@@ -75,6 +76,28 @@ func (b *Backend) device(id int) (cuda.Device, error) {
 		return nil, err
 	}
 	return devices.Device(id)
+}
+
+// gpuUse returns a GPU, of whose memory nothing is counted yet.
+func (b *Backend) gpuUse(id int) backend.GPUUse {
+	use := backend.GPUUse{ID: id}
+	if devices, err := b.gpu.Devices(); err == nil {
+		use.UUID = devices.UUID(id)
+	}
+	return use
+}
+
+// arena returns how much memory of its GPU the session has reserved; m is that
+// memory. Without a GPU of its own kind, as in tests, it is nothing.
+func (u *usedSession) arena(m ort.Memory) int64 {
+	if m == 0 {
+		return 0
+	}
+	n, err := u.session.ArenaBytes(m)
+	if err != nil {
+		return 0 // a figure for operators, no reason to refuse the model
+	}
+	return n
 }
 
 // checkLimit returns an error when so much of a GPU's memory is in use that no

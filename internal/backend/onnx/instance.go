@@ -5,8 +5,10 @@ import (
 	"sync"
 	"time"
 
+	"shoal/internal/backend"
 	"shoal/internal/backend/onnx/ort"
 	"shoal/internal/infer"
+	"shoal/internal/model/modelpb"
 	"shoal/internal/procs"
 	"shoal/internal/status"
 )
@@ -63,6 +65,15 @@ func (in *instance) Run(b *infer.Batch) error {
 // ComputesOnThread implements backend.OnThread: ONNX Runtime takes part with the
 // thread that calls it, and keeps memory for each such thread.
 func (in *instance) ComputesOnThread() {}
+
+// GPU implements backend.OnGPU. The arena of a session on a GPU without fixed
+// shapes grows with its runs; what it has is not counted.
+func (in *instance) GPU() (backend.GPUUse, bool) {
+	if in.use.kind != modelpb.ModelInstanceGroup_KIND_GPU {
+		return backend.GPUUse{}, false
+	}
+	return in.model.backend.gpuUse(in.use.gpu), true
+}
 
 // now returns the time, from one reading of the clock: time.Now makes two.
 func (in *instance) now() time.Time { return in.born.Add(time.Since(in.born)) }

@@ -28,6 +28,7 @@ type settings struct {
 	session, run     map[string]string // entries by ONNX Runtime's own names
 	cuda             map[string]string
 	graphs           bool  // CUDA graphs are wanted
+	alone            bool  // no batch is prepared while another runs on a GPU
 	graphSizes       []int // the batch sizes that have one; empty means the powers of two
 	spin             bool  // wait for a GPU with a busy core
 	cpuAccelerators  []*modelpb.ModelOptimizationPolicy_ExecutionAccelerators_Accelerator
@@ -79,6 +80,14 @@ var parameters = map[string]func(s *settings, name, value string) error{
 			return badParameter(name, value, "0 or 1")
 		}
 		s.graphs = b
+		return nil
+	},
+	"overlap": func(s *settings, name, value string) error {
+		b, err := parseBool(value)
+		if err != nil {
+			return badParameter(name, value, "0 or 1")
+		}
+		s.alone = !b
 		return nil
 	},
 	"cuda_graph_batch_sizes": func(s *settings, name, value string) error {

@@ -3,6 +3,8 @@ package python
 import (
 	"os"
 	"strings"
+
+	"shoal/internal/backend/cuda"
 )
 
 // gpuFolder has an entry for each NVIDIA GPU that this process can see, also in
@@ -19,6 +21,15 @@ func (b *Backend) WhyNoGPUs() string {
 		return "NVIDIA's driver is not loaded: there is no " + gpuFolder
 	}
 	return "CUDA_VISIBLE_DEVICES shows no GPU to this process"
+}
+
+// uuid returns the name of a GPU in NVIDIA's tools; empty when it is not known.
+func uuid(gpu int) string {
+	driver, err := cuda.Open()
+	if err != nil {
+		return ""
+	}
+	return driver.UUID(gpu)
 }
 
 // countGPUs counts the entries of folder, or, when CUDA_VISIBLE_DEVICES names

@@ -20,6 +20,7 @@ type instance struct {
 	sup   *worker.Supervisor[*link]
 	seat  *worker.Member // its place among the model's workers
 	born  time.Time
+	gpu   *backend.GPUUse // nil on the CPU
 
 	handler atomic.Int64         // nanoseconds that the model's code has taken
 	current atomic.Pointer[link] // the worker that was started last
@@ -355,6 +356,14 @@ func (in *instance) Worker() backend.Worker {
 		w.Resident, w.PID = l.process.RSS(), l.process.PID()
 	}
 	return w
+}
+
+// GPU implements backend.OnGPU. What the worker has reserved there is not known.
+func (in *instance) GPU() (backend.GPUUse, bool) {
+	if in.gpu == nil {
+		return backend.GPUUse{}, false
+	}
+	return *in.gpu, true
 }
 
 // Watch calls changed when the instance's worker cannot run batches, and when

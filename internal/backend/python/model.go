@@ -72,6 +72,9 @@ func (m *loaded) Start(ctx context.Context, p backend.Placement) (backend.Instan
 		in.seat.Leave()
 		return nil, forModel(m.sig.Name, err)
 	}
+	if onGPU(p) {
+		in.gpu = &backend.GPUUse{ID: p.GPU, UUID: uuid(p.GPU)}
+	}
 	return in, nil
 }
 

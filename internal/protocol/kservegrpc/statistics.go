@@ -51,6 +51,9 @@ func statistics(st *engine.Statistics) *pb.ModelStatistics {
 			ComputeOutput: duration(b.ComputeOutput),
 		})
 	}
+	for _, g := range st.GPUs {
+		out.MemoryUsage = append(out.MemoryUsage, &pb.MemoryUsage{Type: "GPU", Id: int64(g.ID), ByteSize: uint64(g.Bytes)})
+	}
 	for i := range st.Responses {
 		if out.ResponseStats == nil {
 			out.ResponseStats = make(map[string]*pb.InferResponseStatistics, len(st.Responses))

@@ -58,7 +58,19 @@ func appendStatistics(b []byte, s *engine.Statistics) []byte {
 		b = appendCompute(b, batch.ComputeInput, batch.ComputeInfer, batch.ComputeOutput)
 		b = append(b, '}')
 	}
-	return append(b, `],"memory_usage":[]}`...)
+	b = append(b, `],"memory_usage":[`...)
+	for i, g := range s.GPUs {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, `{"type":"GPU"`...)
+		b = appendMember(b, "id")
+		b = strconv.AppendInt(b, int64(g.ID), 10)
+		b = appendMember(b, "byte_size")
+		b = strconv.AppendInt(b, g.Bytes, 10)
+		b = append(b, '}')
+	}
+	return append(b, `]}`...)
 }
 
 // appendResponses appends the counters of the responses with one index.

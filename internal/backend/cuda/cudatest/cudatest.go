@@ -36,6 +36,9 @@ func (d Devices) Device(id int) (cuda.Device, error) {
 	return d[id], nil
 }
 
+// UUID implements cuda.Devices.
+func (d Devices) UUID(id int) string { return fmt.Sprintf("GPU-%d", id) }
+
 // A Device is a GPU that is not there.
 type Device struct {
 	ID int

@@ -82,6 +82,16 @@ const (
 	fnGetResizedStringTensorElementBuffer = 252
 
 	tableSize = fnGetResizedStringTensorElementBuffer + 1
+
+	// Those of statsAPI and later; a library that is older does not have them.
+	fnCreateAllocator      = 131
+	fnReleaseAllocator     = 132
+	fnGetKeyValue          = 297
+	fnReleaseKeyValuePairs = 300
+	fnAllocatorGetStats    = 319
+
+	statsAPI  = 23
+	statsSize = fnAllocatorGetStats + 1
 )
 
 // Values of the C API's enumerations.

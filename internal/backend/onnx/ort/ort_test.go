@@ -251,3 +251,22 @@ func TestOptionsReachTheLibrary(t *testing.T) {
 		t.Errorf("unknown provider: got %v, want an error that names it", err)
 	}
 }
+
+func TestTheArenaOfASessionHasASize(t *testing.T) {
+	l := open(t)
+	m := onnxtest.Model{
+		Inputs:       []onnxtest.Tensor{{Name: "A", Type: tensor.FP32, Dims: []any{"N", 3}}},
+		Outputs:      []onnxtest.Tensor{{Name: "B", Type: tensor.FP32, Dims: []any{"N", 3}}},
+		Nodes:        []onnxtest.Node{onnxtest.NodeOf("Add", []string{"A", "W"}, "B")},
+		Initializers: []onnxtest.Initializer{{Name: "W", Type: tensor.FP32, Dims: []int64{3}, Raw: onnxtest.Floats(1, 2, 3)}},
+	}
+	s := session(t, m, ort.Options{})
+	memory, err := l.NewMemory("Cpu", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.FreeMemory(memory)
+	if n, err := s.ArenaBytes(memory); err != nil || n <= 0 {
+		t.Errorf("got %d bytes, %v, want what the weights take at least", n, err)
+	}
+}

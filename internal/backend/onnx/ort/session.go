@@ -2,7 +2,10 @@ package ort
 
 import (
 	"runtime"
+	"strconv"
 	"unsafe"
+
+	"github.com/ebitengine/purego"
 
 	"shoal/internal/tensor"
 )
@@ -187,6 +190,32 @@ func (l *Library) NewMemory(name string, device int) (Memory, error) {
 
 // FreeMemory frees what NewMemory returned, not the device's memory itself.
 func (l *Library) FreeMemory(m Memory) { l.release(fnReleaseMemoryInfo, uintptr(m)) }
+
+// ArenaBytes returns how much of a device's memory the session's arena has
+// reserved; 0 when the library does not know.
+func (s *Session) ArenaBytes(m Memory) (int64, error) {
+	l := s.lib
+	if l.stats == nil {
+		return 0, nil
+	}
+	var allocator, pairs uintptr
+	status, _, _ := purego.SyscallN(l.stats[fnCreateAllocator], s.handle, uintptr(m), uintptr(unsafe.Pointer(&allocator)))
+	if err := l.err(status); err != nil {
+		return 0, err
+	}
+	defer purego.SyscallN(l.stats[fnReleaseAllocator], allocator)
+	status, _, _ = purego.SyscallN(l.stats[fnAllocatorGetStats], allocator, uintptr(unsafe.Pointer(&pairs)))
+	if err := l.err(status); err != nil {
+		return 0, err
+	}
+	defer purego.SyscallN(l.stats[fnReleaseKeyValuePairs], pairs)
+	key := cString("TotalAllocated")
+	at, _, _ := purego.SyscallN(l.stats[fnGetKeyValue], pairs, uintptr(unsafe.Pointer(&key[0])))
+	if at == 0 {
+		return 0, nil
+	}
+	return strconv.ParseInt(goString(at), 10, 64)
+}
 
 // NewTensor returns a tensor over size bytes of host memory at address. The
 // memory must not be Go's and must outlive the tensor.
