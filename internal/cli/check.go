@@ -105,9 +105,14 @@ func (f *checkFlags) check(ctx context.Context, roots []string, stdout io.Writer
 		err = out.Encode(struct {
 			OK     bool           `json:"ok"`
 			Models []checkedModel `json:"models"`
-		}{bad == 0, list})
+			GPUs   []string       `json:"gpus,omitempty"`
+		}{bad == 0, list, gpuNames()})
 	} else {
-		_, err = io.WriteString(stdout, checkText(list, bad))
+		text := checkText(list, bad)
+		if gpus := gpuNames(); len(gpus) > 0 {
+			text += "GPUs: " + strings.Join(gpus, ", ") + "\n"
+		}
+		_, err = io.WriteString(stdout, text)
 	}
 	if err == nil && bad > 0 {
 		err = &command.ExitError{Code: exitFailed}

@@ -126,6 +126,22 @@ func listGPUs(to io.Writer) error {
 	return tw.Flush()
 }
 
+// gpuNames describes the machine's GPUs for other commands, in one line each.
+func gpuNames() (list []string) {
+	driver, err := cuda.Open()
+	if err != nil {
+		return nil
+	}
+	infos, err := driver.Infos()
+	if err != nil {
+		return nil
+	}
+	for _, g := range infos {
+		list = append(list, fmt.Sprintf("%d %s (%d MB)", g.ID, g.Name, g.Memory>>20))
+	}
+	return list
+}
+
 // openCUDA returns what opens the memory of GPUs that clients lend; nil without
 // GPUs.
 func openCUDA() func(int, []byte) (shm.Memory, error) {

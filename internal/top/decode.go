@@ -82,6 +82,9 @@ func (s *Sample) take(f *dto.MetricFamily) {
 		return
 	}
 	for _, m := range f.GetMetric() {
+		if s.takeGPU(f.GetName(), m) {
+			continue
+		}
 		switch f.GetName() {
 		case "shoal_requests_rejected_total":
 			s.takeRejects(m)

@@ -51,7 +51,7 @@ func (p *Poller) Poll(ctx context.Context) Report {
 			server.Closed = now.Closed.since(before.Closed, server.Interval)
 		}
 		server.AllRejected, server.AllClosed = now.Rejected.sum(), now.Closed.sum()
-		server.CPU = now.CPU
+		server.CPU, server.GPUs = now.CPU, now.GPUs
 		r.Servers = append(r.Servers, server)
 		r.Models = append(r.Models, compare(t.URL, before, now)...)
 	}

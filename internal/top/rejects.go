@@ -94,6 +94,9 @@ func (r Rejects) text() string {
 	return strings.Join(parts, "  ")
 }
 
+// extraLines are those below the models.
+func (r *Report) extraLines() []string { return append(r.gpuLines(), r.rejectLines()...) }
+
 // rejectLines list the rejections and their reasons; empty when there are none.
 func (r *Report) rejectLines() []string {
 	var lines []string

@@ -20,6 +20,7 @@ type Server struct {
 	Error    string   `json:"error,omitempty"`      // why nothing could be read
 	NoDetail string   `json:"no_metrics,omitempty"` // why some is missing
 	CPU      *float64 `json:"cpu_utilization"`
+	GPUs     []GPU    `json:"gpus,omitempty"`
 	Interval float64  `json:"interval_seconds"` // of rates and quantiles
 
 	// Requests for no model that exists, and connections that a limit closed.

@@ -7,6 +7,7 @@ type Sample struct {
 	At     time.Time
 	Models []Model // by name and version
 	CPU    *float64
+	GPUs   []GPU // by UUID
 	// Rejected counts requests for models that do not exist, Closed connections
 	// that a limit closed.
 	Rejected, Closed Rejects

@@ -65,7 +65,7 @@ func (r *Report) WriteTable(w io.Writer) error {
 		}
 		b.WriteString(strings.TrimRight(text, " ") + "\n")
 	}
-	for _, l := range r.rejectLines() {
+	for _, l := range r.extraLines() {
 		b.WriteString(l + "\n")
 	}
 	_, err := io.WriteString(w, b.String())

@@ -141,7 +141,7 @@ const framing = 6
 
 // room is how many rows fit.
 func (v *view) room() int {
-	return max(1, v.height-framing-len(v.faults())-len(v.report.rejectLines()))
+	return max(1, v.height-framing-len(v.faults())-len(v.report.extraLines()))
 }
 
 // faults lists what could not be read, in lines that fit.
@@ -232,6 +232,7 @@ func (v *view) rows() []string {
 		out = append(out, v.line(l))
 	}
 	out = append(out, strong.Render(strings.Join(sum.cells, gap)))
+	out = append(out, v.report.gpuLines()...)
 	for _, l := range v.report.rejectLines() {
 		out = append(out, poor.Render(l))
 	}

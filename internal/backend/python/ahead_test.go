@@ -10,6 +10,33 @@ import (
 	"shoal/internal/infer"
 )
 
+// startAhead starts an instance whose worker gets batches ahead, as on a GPU.
+func startAhead(t *testing.T) *instance {
+	in := startPlay(t, Options{})
+	in.current.Load().mem.pinned = true
+	return in
+}
+
+func TestAWorkerWithoutAGPUGetsOneBatchAtATime(t *testing.T) {
+	in := startPlay(t, Options{})
+	first, leave, ran := runHeld(t, in)
+	second := play("", 2, 9)
+	turn, next := runAhead(in, second)
+	leave()
+	if err := <-ran; err != nil {
+		t.Fatal(err)
+	}
+	if err := has(in, 1); err != nil {
+		t.Error("the second batch was sent before its turn")
+	}
+	close(turn)
+	if err := <-next; err != nil {
+		t.Fatal(err)
+	}
+	first.Release()
+	second.Release()
+}
+
 // A testTurn is a turn that comes when the test says so.
 type testTurn chan struct{}
 
@@ -63,7 +90,7 @@ func has(in *instance, sent uint64) error {
 }
 
 func TestTheNextBatchIsInTheWorkerBeforeTheLastIsAnswered(t *testing.T) {
-	in := startPlay(t, Options{})
+	in := startAhead(t)
 	sent := uint64(0)
 	for range 3 {
 		first, leave, ran := runHeld(t, in)
@@ -87,7 +114,7 @@ func TestTheNextBatchIsInTheWorkerBeforeTheLastIsAnswered(t *testing.T) {
 }
 
 func TestABatchThatIsReadyEarlyIsSentAfterTheOneBeforeIt(t *testing.T) {
-	in := startPlay(t, Options{})
+	in := startAhead(t)
 	second := play("", 1, 5)
 	turn, next := runAhead(in, second)
 	eventually(t, 10*time.Second, func() error {
@@ -115,7 +142,7 @@ func TestABatchThatIsReadyEarlyIsSentAfterTheOneBeforeIt(t *testing.T) {
 }
 
 func TestADyingWorkerFailsTheBatchItRunsAndNotTheNext(t *testing.T) {
-	in := startPlay(t, Options{})
+	in := startAhead(t)
 	first, leave, ran := runHeld(t, in)
 	defer leave()
 	second := play("", 1, 5)
@@ -137,7 +164,7 @@ func TestADyingWorkerFailsTheBatchItRunsAndNotTheNext(t *testing.T) {
 }
 
 func TestABatchThatWasTakenAheadIsLostWithItsWorker(t *testing.T) {
-	in := startPlay(t, Options{})
+	in := startAhead(t)
 	first, leave, ran := runHeld(t, in)
 	second := play("die", 1, 5)
 	turn, next := runAhead(in, second)

@@ -197,10 +197,14 @@ func (r *run) lay(l *link, rows int) error {
 // offer lets the worker have a batch while it still runs the one before, so that
 // it goes from one to the other without a pause. Batches are sent in the order
 // of their turns: if the one before is not sent yet, whoever sends it sends this
-// one, too. A decoupled model gets no batch ahead: its responses would count
-// against a client that still waits.
+// one, too.
+//
+// It is for workers that wait for a GPU: others share the cores with the server,
+// and would run while the answer to the last batch waits for a core. A
+// decoupled model gets no batch ahead: its responses would count against a
+// client that still waits.
 func (in *instance) offer(r *run) {
-	if in.model.decoupled {
+	if in.model.decoupled || !r.link.mem.pinned {
 		return
 	}
 	in.mu.Lock()
