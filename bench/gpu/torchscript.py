@@ -31,5 +31,5 @@ class ResNet50(shoal.Model):
 
     def predict(self, image):
         with self.torch.inference_mode():
-            x = self.torch.from_numpy(image).cuda()
+            x = self.torch.from_numpy(image).cuda(non_blocking=True)
             return self.net(x.half() if self.half else x).float().cpu().numpy()

@@ -46,7 +46,7 @@ def _torch_forward(library: Any, model: Any, device: str) -> Forward:
 
     def forward(*arrays: np.ndarray) -> Sequence[np.ndarray]:
         with library.inference_mode():
-            outputs = model(*(library.from_numpy(a).to(device) for a in arrays))
+            outputs = model(*(library.from_numpy(a).to(device, non_blocking=True) for a in arrays))
         if not isinstance(outputs, (tuple, list)):
             outputs = (outputs,)
         return [o.cpu().numpy() for o in outputs]

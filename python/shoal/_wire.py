@@ -116,6 +116,28 @@ class Channel:
                 self._forget(self._sequence)
             write(back, ONE)
 
+    def ahead(self):
+        """The number of the batch that runs next and its inputs by name, each one array in pinned memory; None while
+        the server has not sent it. It is for the thread that runs the present batch."""
+        control = self._control
+        taken = control[TAKEN]
+        if control[SENT] == taken or self.copies or self.pins is None:
+            return None
+        at = taken % RING * 2
+        slot = self._slots.get(control[at])
+        if slot is None or control[at + 1] > slot.input_size:
+            slot = self._map(control[at], control[at + 1])
+        if slot.unpinned:
+            slot.pin()
+        if slot.unpinned or self.pins.failed:
+            return None
+        layout = slot.layout if slot.words[STAMP] == slot.stamp else slot.look()
+        return slot.words[SEQUENCE], layout.stacked
+
+    def running(self):
+        """The number of the present batch."""
+        return self._sequence
+
     def _map(self, number, size):
         """Return the slot of that number, with at least size bytes mapped."""
         slot = self._slots.get(number)

@@ -50,6 +50,7 @@ class Link:
         self._over = False
         self.calls = None  # those to other models, once there are some
         self.make_calls = None  # makes them, once batches are run
+        self.channel = None  # the batches
 
     def send(self, kind, *payload):
         frame = b"".join((_FRAME.pack(sum(len(p) for p in payload), kind),) + payload)
@@ -167,6 +168,12 @@ def calls():
     return link.calls
 
 
+def channel():
+    """The worker's batches; None unless it runs some."""
+    link = getattr(_links, "link", _last_link)
+    return None if link is None else link.channel
+
+
 def control(act, model, **more):
     """Ask the server to "load" or "unload" a model, or whether it is "ready"."""
     link = getattr(_links, "link", _last_link)
@@ -208,6 +215,7 @@ def _live(link, listener, fds, init, load, loaded):
             link.send_json(DESCRIBED, {"config": handler.describe()})
             return True
         channel = _channel_of(handler, fds[0], fds[1], fds[2], init["wire"])
+        link.channel = channel
         channel.note = lambda text: log("warn", text)
         channel.send = lambda *parts: link.send(RESPONSE, *parts)
         channel.wait = lambda sequence, i: link.ask(ROOM, {"sequence": sequence, "request": i})

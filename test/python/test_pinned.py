@@ -5,8 +5,11 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import struct
 
-from shoal import _memory, _pinned, _slot
+import numpy as np
+
+from shoal import _codec, _memory, _pinned, _slot, _wire
 
 
 class Driver:
@@ -81,3 +84,24 @@ def test_without_a_driver_nothing_is_pinned():
 
     pins = _pinned.Pins(notes.append, load)
     assert not pins.add((0, 0), mmap.mmap(-1, 4096), 4096) and pins.failed and "libcuda" in notes[0]
+
+
+def test_the_inputs_of_the_next_batch_are_there_once_it_was_sent():
+    fd = os.memfd_create("test")
+    os.ftruncate(fd, 4 * _memory.SPAN)
+    config = {"inputs": ["x"], "outputs": ["y"], "output_types": [11], "batched": True, "limit": 1 << 30, "pinned": True}
+    channel = _wire.Channel(fd, 0, 0, config)
+    driver = Driver()
+    channel.pins = _pinned.Pins(lambda text: None, lambda: driver)
+    assert channel.ahead() is None  # nothing was sent
+    part = _memory.mapped(fd, _memory.SPAN, 4096)
+    table = struct.pack("<Q", 2) + struct.pack("<HBBIQqqq", 0, _codec.NAMES.index("FP32"), 0, 2, 256, 24, 2, 3)
+    struct.pack_into("<6Q", part, 0, 7, len(table), 1 | 2 << 32, 0, 0, 1)
+    part[_memory.HEAD : _memory.HEAD + len(table)] = table
+    part[256 : 256 + 24] = np.arange(6, dtype=np.float32).tobytes()
+    control = channel._control
+    control[0], control[1], control[_memory.SENT] = 0, 4096, 1
+    number, inputs = channel.ahead()
+    assert number == 7 and inputs["x"].tolist() == [[0, 1, 2], [3, 4, 5]] and len(driver.pinned) == 2
+    driver.code, channel.pins.failed = 1, True
+    assert channel.ahead() is None  # without pinned memory a copy would not be made meanwhile
