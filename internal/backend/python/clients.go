@@ -72,7 +72,7 @@ func (c *clients) calling(sequence uint64, begin func(parents []context.Context)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b := c.find(sequence)
-	if b == nil {
+	if b == nil || sequence == 0 {
 		return nil
 	}
 	if b.calls == nil {
