@@ -67,7 +67,10 @@ func (s *Server) serve(c *conn) {
 	}
 	c.x = s.exchanges.Get().(*Exchange)
 	c.x.bind(c)
-	for c.x.next() {
+	for n := 1; c.x.next(); n++ {
+		if n%rotateEvery == 0 {
+			s.threads.turn()
+		}
 	}
 	// The reasons for a connection's end are reported where they are known.
 	_ = c.x.out.Flush()

@@ -15,7 +15,8 @@ type Server struct {
 	opt       Options
 	dialect   Dialect
 	watch     *watcher
-	exchanges sync.Pool       // *Exchange
+	exchanges sync.Pool // *Exchange
+	threads   rotation
 	base      context.Context // the parent of the connections' contexts
 	cancel    context.CancelFunc
 
