@@ -92,7 +92,7 @@ test-python: $(PYLIB)/.done ## run the tests of the Python package
 	PYTHONPATH=$(abspath $(PYLIB)) $(PYTHON) -m pytest -q test/python
 
 test-e2e: runtime $(PYLIB)/.done ## run the real clients against the built binary; a test that fails is tried once more and listed as RERUN
-	SHOAL=$(abspath $(BIN)) PYTHONPATH=$(abspath $(PYLIB)) $(PYTHON) -m pytest -q --durations=15 --reruns 1 -n $(E2E_JOBS) --dist loadfile test/e2e
+	SHOAL=$(abspath $(BIN)) PYTHONPATH=$(abspath $(PYLIB)) $(PYTHON) -m pytest -q --durations=15 --reruns 1 -raR -n $(E2E_JOBS) --dist loadfile test/e2e
 
 $(PYLIB)/.done: test/e2e/requirements.txt
 	rm -rf $(PYLIB)
