@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// The members of a JSON body that are numbers, and those that are true or false.
-// What is in neither is text, or not known.
+// The members of a JSON body that are numbers, those that are true or false, and
+// those that are text. Others are not known.
 var (
 	numberMembers = []string{"batch_size", "max_batch_delay", "initial_workers", "response_timeout", "startup_timeout"}
 	truthMembers  = []string{"synchronous", "s3_sse_kms"}
@@ -70,7 +70,7 @@ func parseLenient(text []byte) ([]pair, error) {
 		if v.text, err = p.check(name.text, v); err != nil {
 			return nil, err
 		}
-		if v.kind != "NULL" && v.kind != "BEGIN_OBJECT" && v.kind != "BEGIN_ARRAY" {
+		if v.kind != "NULL" && known(name.text) {
 			list = slices.DeleteFunc(list, func(o pair) bool { return o.name == name.text })
 			list = append(list, pair{name.text, v.text})
 		}
@@ -85,6 +85,11 @@ func parseLenient(text []byte) ([]pair, error) {
 			return nil, p.malformed("Unterminated object")
 		}
 	}
+}
+
+// known reports whether a registration has a member of that name.
+func known(name string) bool {
+	return slices.Contains(numberMembers, name) || slices.Contains(truthMembers, name) || slices.Contains(textMembers, name)
 }
 
 type lenient struct {

@@ -30,8 +30,8 @@ func TestLenientJSON(t *testing.T) {
 		bad  string
 	}{
 		{`{"url":"a.mar","batch_size":4,"synchronous":true}`, []pair{{"url", "a.mar"}, {"batch_size", "4"}, {"synchronous", "true"}}, ""},
-		{`{'url':'a.mar', n: '1', "x": null}`, []pair{{"url", "a.mar"}, {"n", "1"}}, ""},
-		{`{"a":"\u0041\n\""}`, []pair{{"a", "A\n\""}}, ""},
+		{`{'url':'a.mar', model_name: '1', "handler": null, x: y}`, []pair{{"url", "a.mar"}, {"model_name", "1"}}, ""},
+		{`{"url":"\u0041\n\""}`, []pair{{"url", "A\n\""}}, ""},
 		{``, nil, ""},
 		{`null`, nil, ""},
 		{`{}`, nil, ""},
@@ -80,11 +80,31 @@ func FuzzLenientJSON(f *testing.F) {
 	})
 }
 
+// Bodies with very many members cost no more than their bytes.
+func TestMembersAndFieldsAreBounded(t *testing.T) {
+	members := "{" + strings.Repeat("a:1,", 100_000) + "url:u}"
+	if got, err := parseLenient([]byte(members)); err != nil || !slices.Equal(got, []pair{{"url", "u"}}) {
+		t.Errorf("got %d members and %v, want the url alone", len(got), err)
+	}
+	for n, wantErr := range map[int]error{maxFormParts: nil, maxFormParts + 1: errFormParts} {
+		plain, err := formPairs(nil, strings.Repeat("a=b&", n))
+		if (err != nil) != (wantErr != nil) || err == nil && len(plain) != n {
+			t.Errorf("%d pairs: got %d and %v, want %v", n, len(plain), err, wantErr)
+		}
+		body := strings.Repeat("--B\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\nx\r\n", n) + "--B--\r\n"
+		parts, err := formParts(nil, []byte(body), "B")
+		if (err != nil) != (wantErr != nil) || err == nil && len(parts) != n {
+			t.Errorf("%d parts: got %d and %v, want %v", n, len(parts), err, wantErr)
+		}
+	}
+}
+
 func FuzzForm(f *testing.F) {
 	f.Add([]byte("--B\r\nContent-Disposition: form-data; name=\"a\"; filename=\"\"\r\nContent-Type: text/plain\r\n\r\nx\r\n--B--\r\n"), "B")
 	f.Fuzz(func(t *testing.T, b []byte, boundary string) {
 		size := 0
-		for _, p := range formParts(b, boundary) {
+		parts, _ := formParts(nil, b, boundary)
+		for _, p := range parts {
 			size += len(p.Value)
 		}
 		if size > len(b) {
@@ -112,7 +132,11 @@ x
 --B--
 `, "\n", "\r\n")
 	var got []string
-	for _, p := range formParts([]byte(body), "B") {
+	parts, err := formParts(nil, []byte(body), "B")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range parts {
 		got = append(got, p.Name+"|"+p.Type+"|"+string(p.Value))
 	}
 	if want := []string{`data|application/json|{"k":1}`, "txt||plain", "empty|image/png|x"}; !slices.Equal(got, want) {
@@ -120,10 +144,10 @@ x
 	}
 	typed := "--B\r\nContent-Disposition: form-data; name=a; filename=f\r\n\r\n1\r\n--B\r\n" +
 		"Content-Disposition: form-data; name=b; filename=f\r\nContent-Type: text/csv; charset=utf-8\r\n\r\n2\r\n--B--\r\n"
-	if got := formParts([]byte(typed), "B"); len(got) != 2 || got[0].Type != "application/octet-stream" || got[1].Type != "text/csv" {
+	if got, _ := formParts(nil, []byte(typed), "B"); len(got) != 2 || got[0].Type != "application/octet-stream" || got[1].Type != "text/csv" {
 		t.Errorf("got %v, want the usual type of a file, and a type without its parameters", got)
 	}
-	if got := formParts([]byte("--B\r\nnot really"), "B"); len(got) != 0 {
+	if got, err := formParts(nil, []byte("--B\r\nnot really"), "B"); len(got) != 0 || err != nil {
 		t.Errorf("got %v of a broken form", got)
 	}
 }

@@ -30,7 +30,7 @@ func (c *call) parts(t target, body []byte) ([]modelstore.Part, error) {
 		return formPairs(list, string(body))
 	case strings.EqualFold(media, "multipart/form-data"):
 		if _, params, err := mime.ParseMediaType(contentType); err == nil && params["boundary"] != "" {
-			return append(list, formParts(body, params["boundary"])...), nil
+			return formParts(list, body, params["boundary"])
 		}
 	}
 	return append(list, modelstore.Part{Name: "body", Type: media, Value: body}), nil
@@ -43,6 +43,9 @@ func formPairs(list []modelstore.Part, form string) ([]modelstore.Part, error) {
 		form = form[:n]
 	}
 	for form != "" {
+		if len(list) >= maxFormParts {
+			return nil, errFormParts
+		}
 		item, rest, more := strings.Cut(form, "&")
 		form = rest
 		name, value, ok := strings.Cut(item, "=")
@@ -80,21 +83,26 @@ func badEscape(text string) int {
 	return 0
 }
 
-// maxFormParts bounds the parts of a form.
+// maxFormParts bounds the parts of a form, each of which takes more memory than it
+// has bytes.
 const maxFormParts = 1000
 
-// formParts returns the parts of a form, up to the first that cannot be read.
-func formParts(body []byte, boundary string) []modelstore.Part {
-	var list []modelstore.Part
+var errFormParts = fault(413, "RequestEntityTooLargeException", fmt.Sprintf("The form has more than %d fields.", maxFormParts))
+
+// formParts appends the parts of a form, up to the first that cannot be read.
+func formParts(list []modelstore.Part, body []byte, boundary string) ([]modelstore.Part, error) {
 	r := multipart.NewReader(bytes.NewReader(body), boundary)
-	for len(list) < maxFormParts {
+	for {
 		p, err := r.NextRawPart()
 		if err != nil {
-			return list
+			return list, nil // the originals take what they could read
+		}
+		if len(list) >= maxFormParts {
+			return nil, errFormParts
 		}
 		value, err := io.ReadAll(p)
 		if err != nil {
-			return list
+			return list, nil
 		}
 		_, params, err := mime.ParseMediaType(p.Header.Get("Content-Disposition"))
 		if err != nil || params["name"] == "" {
@@ -107,5 +115,4 @@ func formParts(body []byte, boundary string) []modelstore.Part {
 		}
 		list = append(list, part)
 	}
-	return list
 }
