@@ -23,7 +23,32 @@ const (
 	maxTier = 24
 )
 
-var tiers [maxTier - minTier + 1]sync.Pool
+// Buffers from shelfTier on (128 KiB) are kept in shelves.
+const shelfTier = 17
+
+var (
+	tiers   [shelfTier - minTier]sync.Pool
+	shelves [maxTier - shelfTier + 1]shelf
+)
+
+// idle returns an idle buffer of a tier, or nil.
+func idle(t int) *[]byte {
+	if t >= shelfTier {
+		return shelves[t-shelfTier].get()
+	}
+	b, _ := tiers[t-minTier].Get().(*[]byte)
+	return b
+}
+
+// keep keeps an idle buffer of a tier.
+func keep(t int, b *[]byte) {
+	if t >= shelfTier {
+		ageShelves()
+		shelves[t-shelfTier].put(b)
+		return
+	}
+	tiers[t-minTier].Put(b)
+}
 
 // tier returns the power of two for a buffer of n bytes, and whether such
 // buffers are kept.
@@ -71,12 +96,12 @@ func (p *Pool) Reuse(n int, held int64) *[]byte {
 	if !kept {
 		return nil
 	}
-	b, ok := tiers[t-minTier].Get().(*[]byte)
-	if !ok {
+	b := idle(t)
+	if b == nil {
 		return nil
 	}
 	if !p.Budget().fits(1<<t, held) {
-		tiers[t-minTier].Put(b)
+		keep(t, b)
 		return nil
 	}
 	*b = (*b)[:n]
@@ -89,7 +114,7 @@ func take(n int) *[]byte {
 		b := make([]byte, n)
 		return &b
 	}
-	if b, ok := tiers[t-minTier].Get().(*[]byte); ok {
+	if b := idle(t); b != nil {
 		*b = (*b)[:n]
 		return b
 	}
@@ -102,6 +127,6 @@ func (p *Pool) Put(b *[]byte) {
 	n := cap(*b)
 	p.Budget().Release(int64(n))
 	if t, kept := tier(n); kept && n == 1<<t {
-		tiers[t-minTier].Put(b)
+		keep(t, b)
 	}
 }
