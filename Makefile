@@ -19,6 +19,8 @@ ARGS    ?=
 # makes Go compile every package anew. What is measured, installed or released is built with it.
 PGO     ?= off
 release install wheels attack soak perf-criteria profile bench-%: PGO = auto
+# See deploy/build.sh.
+COMPILE := GOGC=off GOMEMLIMIT=500MiB $(GO)
 # How many files of end-to-end tests run side by side.
 E2E_JOBS ?= 3
 
@@ -34,9 +36,7 @@ help: ## show this list
 
 build: ## build the binary into build/shoal
 	@echo "building $(BIN): about a minute with empty caches$(if $(filter auto,$(PGO)), - three with the profile -), seconds otherwise"
-	@begin=$$(date +%s); total=$$($(GO) list -deps ./cmd/shoal | wc -l); terminal=0; test -t 1 && terminal=1; \
-	{ $(GO) build -v -pgo=$(PGO) -ldflags '-s -w' -o $(BIN) ./cmd/shoal 2>&1; echo "exit $$? $$(($$(date +%s) - begin))"; } | \
-		awk -v total=$$total -v terminal=$$terminal -f deploy/progress.awk
+	@GO="$(GO)" deploy/build.sh $(BIN) $(PGO)
 
 # Platforms of Go and of wheels. Nothing in the binary needs a certain C library; only the loader's path differs.
 PLATFORMS := linux-amd64=manylinux_2_17_x86_64 linux-arm64=manylinux_2_17_aarch64 \
@@ -50,7 +50,7 @@ release: ## build the binaries of all platforms with the profile into build/rele
 		os=$${p%%-*}; rest=$${p#*-}; arch=$${rest%%-*}; loader=; \
 		case $$p in *-amd64-musl) loader="-I $(LOADER_amd64)";; *-arm64-musl) loader="-I $(LOADER_arm64)";; esac; \
 		begin=$$(date +%s); echo "building build/release/shoal-$$p ..."; \
-		GOOS=$$os GOARCH=$$arch $(GO) build -pgo=$(PGO) -trimpath -ldflags "-s -w $$loader" -o build/release/shoal-$$p ./cmd/shoal; \
+		GOOS=$$os GOARCH=$$arch $(COMPILE) build -pgo=$(PGO) -trimpath -ldflags "-s -w $$loader" -o build/release/shoal-$$p ./cmd/shoal; \
 		echo "  built in $$(($$(date +%s) - begin)) s"; done
 
 wheels: release ## write Python wheels with the binary inside into build/wheels: pip install "shoal[onnx]" --find-links build/wheels
@@ -59,7 +59,7 @@ wheels: release ## write Python wheels with the binary inside into build/wheels:
 image: PGO = auto
 image: ## write container images without a daemon into build/image: ONNX models, and Python models; needs Debian or Ubuntu
 	@mkdir -p build/release
-	$(GO) build -pgo=$(PGO) -trimpath -ldflags '-s -w' -o build/release/shoal ./cmd/shoal
+	$(COMPILE) build -pgo=$(PGO) -trimpath -ldflags '-s -w' -o build/release/shoal ./cmd/shoal
 	$(PYTHON) deploy/image.py --binary build/release/shoal --to build/image
 
 test-image: ## run the images under runc or podman: serve, answer, stop; needs root (ARGS adds flags, such as --with podman)
@@ -116,12 +116,12 @@ fuzz: ## run every fuzz target: those of the protocols and the configuration FUZ
 
 lint: ## gofumpt, vet, staticcheck, generated files fresh
 	@out=$$($(GO) tool -modfile=tools.mod gofumpt -l cmd internal bench); test -z "$$out" || { echo "gofumpt (make fmt fixes it):"; echo "$$out"; exit 1; }
-	$(GO) vet ./...
+	$(COMPILE) vet ./...
 	$(GO) tool -modfile=tools.mod staticcheck ./...
 
 cross: ## build for other systems
-	GOOS=darwin GOARCH=arm64 $(GO) build ./...
-	GOOS=linux GOARCH=arm64 $(GO) build ./...
+	GOOS=darwin GOARCH=arm64 $(COMPILE) build ./...
+	GOOS=linux GOARCH=arm64 $(COMPILE) build ./...
 
 fmt: ## format the Go code
 	$(GO) tool -modfile=tools.mod gofumpt -w cmd internal bench
