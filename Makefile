@@ -26,6 +26,8 @@ E2E_JOBS ?= 3
 
 # Nothing of ours uses cgo: the build needs nothing but Go.
 export CGO_ENABLED ?= 0
+# gRPC's own traces bring templates in, which make the binary a sixth larger (internal/arch/arch_test.go).
+export GOFLAGS := $(shell $(GO) env GOFLAGS) -tags=grpcnotrace
 
 .DEFAULT_GOAL := help
 .PHONY: help build cross run test test-go test-python test-e2e runtime check race fuzz lint fmt golden generate install example-ocr release wheels test-wheels image test-image docs \
@@ -59,7 +61,8 @@ wheels: release ## write Python wheels with the binary inside into build/wheels:
 image: PGO = auto
 image: ## write container images without a daemon into build/image: ONNX models, and Python models; needs Debian or Ubuntu
 	@mkdir -p build/release
-	$(COMPILE) build -pgo=$(PGO) -trimpath -ldflags '-s -w' -o build/release/shoal ./cmd/shoal
+	@echo "building build/release/shoal: one to two minutes with empty caches"
+	@$(COMPILE) build -pgo=$(PGO) -trimpath -ldflags '-s -w' -o build/release/shoal ./cmd/shoal
 	$(PYTHON) deploy/image.py --binary build/release/shoal --to build/image
 
 test-image: ## run the images under runc or podman: serve, answer, stop; needs root (ARGS adds flags, such as --with podman)

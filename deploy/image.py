@@ -33,7 +33,7 @@ NAMES = ("tritonserver", "perf_analyzer", "multi-model-server", "mxnet-model-ser
 # Of each Debian package, the files that are kept; TRIPLET is x86_64-linux-gnu or aarch64-linux-gnu.
 BASE = {
     "libc6": r"/(ld-linux-[^/]*|lib(c|m|dl|rt|pthread|resolv|nss_dns|nss_files)\.so\.\d+)$",
-    "libstdc++6": r"/libstdc\+\+\.so\.6[^/]*$",
+    "libstdc++6": r"/libstdc\+\+\.so\.6[\d.]*$",
     "libgcc-s1": r"/libgcc_s\.so\.1$",
 }
 PYTHON = {
@@ -71,7 +71,8 @@ class Packages:
         """The files of a package whose path matches, by path without the leading slash."""
         unpacked = self._folder / name
         if not unpacked.exists():
-            run("apt-get", "download", "-q", name, cwd=self._folder)
+            # As root, apt would download as a user that may not write here, and warn.
+            run("apt-get", "download", "-q", "-o", "APT::Sandbox::User=root", name, cwd=self._folder)
             (deb,) = self._folder.glob(f"{name}_*.deb")
             run("dpkg-deb", "-x", deb, unpacked)
             deb.unlink()
@@ -161,7 +162,7 @@ class Image:
                 info.size = len(blobs[file])
                 tar.addfile(info, io.BytesIO(blobs[file]))
         unpacked = sum(len(layer) for layer in self.layers)
-        say(f"{path}: {path.stat().st_size / MEGABYTE:.1f} MB, unpacked {unpacked / MEGABYTE:.1f} MB")
+        say(f"{path}: {path.stat().st_size / MEGABYTE:.1f} MB compressed, as it is pulled; {unpacked / MEGABYTE:.1f} MB unpacked, as it is on disk")
 
     def _config(self) -> dict:
         return {
@@ -230,7 +231,7 @@ def python(packages: Packages, work: pathlib.Path, arch: str) -> bytes:
     target = work / f"numpy-{arch}-{version}"
     if not target.exists():
         platform = "manylinux2014_x86_64" if arch == "amd64" else "manylinux2014_aarch64"
-        run(sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:",
+        run(sys.executable, "-m", "pip", "install", "--quiet", "--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:",
             "--platform", platform, "--python-version", version, "--implementation", "cp", "--target", target, "numpy>=1.26")  # fmt: skip
     for source in sorted(p for p in target.rglob("*") if p.is_file()):
         path = source.relative_to(target)

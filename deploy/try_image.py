@@ -7,6 +7,7 @@ podman may run containers for.
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import pathlib
 import shutil
@@ -32,7 +33,7 @@ class Mean(shoal.Model):
 """
 ROW = {"inputs": [{"name": "x", "shape": [1, 3], "datatype": "FP32", "data": [1, 2, 6]}]}
 ROWS = {"inputs": [{"name": n, "shape": [1, 16], "datatype": "INT32", "data": [1] * 16} for n in ("INPUT0", "INPUT1")]}
-LIMITS = {"shoal.tar": 60, "shoal-python.tar": 150}  # megabytes
+LIMITS = {"shoal.tar": 60, "shoal-python.tar": 150}  # megabytes, unpacked
 
 
 def free_port() -> int:
@@ -51,6 +52,13 @@ def unpack(image: pathlib.Path, root: pathlib.Path) -> dict:
             with tarfile.open(fileobj=tar.extractfile(blob(layer)), mode="r:gz") as files:
                 files.extractall(root, filter="fully_trusted")
         return json.loads(read(blob(manifest["config"])))["config"]
+
+
+def unpacked(image: pathlib.Path) -> float:
+    """The megabytes of the image's layers, unpacked."""
+    with tarfile.open(image) as tar:
+        (docker,) = json.loads(tar.extractfile("manifest.json").read())
+        return sum(len(gzip.decompress(tar.extractfile(layer).read())) for layer in docker["Layers"]) / 1_000_000
 
 
 def bundle(image: pathlib.Path, folder: pathlib.Path, args: list[str], models: pathlib.Path) -> None:
@@ -113,9 +121,9 @@ def wait_ready(port: int, process: subprocess.Popen) -> None:
 
 
 def trial(image: pathlib.Path, command: list[str], questions: list[tuple[str, dict, str]], models: pathlib.Path, tool: str) -> None:
-    size = image.stat().st_size / 1_000_000
+    size = unpacked(image)
     if size > LIMITS[image.name]:
-        sys.exit(f"{image} has {size:.1f} MB, want at most {LIMITS[image.name]}")
+        sys.exit(f"{image} has {size:.1f} MB unpacked, want at most {LIMITS[image.name]}")
     port = free_port()
     ports = [f"--http-port={port}", "--http-address=127.0.0.1", "--allow-grpc=false", "--allow-metrics=false"]
     with tempfile.TemporaryDirectory(prefix="shoal-image-") as folder:
@@ -134,7 +142,7 @@ def trial(image: pathlib.Path, command: list[str], questions: list[tuple[str, di
         finally:
             if process.poll() is None:
                 process.kill()
-    print(f"{image.name} ({size:.1f} MB) under {tool}: `{' '.join(command)}` serves, answers and stops in order", flush=True)
+    print(f"{image.name} ({size:.1f} MB unpacked) under {tool}: `{' '.join(command)}` serves, answers and stops in order", flush=True)
 
 
 def main() -> None:

@@ -97,6 +97,38 @@ func TestOnlyBackendsLoadNativeCode(t *testing.T) {
 	}
 }
 
+// TestNoTemplates keeps the binary small: with a template in it the linker keeps every exported method of every type,
+// since a template could call them by name. Cobra brings text/template in with the methods below, gRPC unless the build
+// has the tag grpcnotrace.
+func TestNoTemplates(t *testing.T) {
+	for file, imports := range imports(t) {
+		if strings.HasSuffix(file, "_test.go") || !strings.HasPrefix(file, "internal/") {
+			continue
+		}
+		for _, imp := range imports {
+			if imp == "text/template" || imp == "html/template" {
+				t.Errorf("%s imports %s; write the text in Go", file, imp)
+			}
+		}
+		text, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, method := range []string{".SetUsageTemplate(", ".SetHelpTemplate(", ".SetVersionTemplate("} {
+			if strings.Contains(string(text), method) {
+				t.Errorf("%s calls %s); use a function instead", file, method)
+			}
+		}
+	}
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(makefile), "-tags=grpcnotrace") {
+		t.Error("the Makefile builds without the tag grpcnotrace")
+	}
+}
+
 func TestEveryPackageHasItsLineInTheArchitecture(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "ARCHITECTURE.md"))
 	if err != nil {

@@ -44,7 +44,6 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		root = alone(perfcmd.New(Version), name)
 	case "model-archiver", "torch-model-archiver":
 		root = alone(newArchiver(name), name)
-		root.Version = "" // --version is the model's
 	default:
 		name = "shoal"
 	}
@@ -122,7 +121,9 @@ func alone(cmd *cobra.Command, name string) *cobra.Command {
 	_, args, _ := strings.Cut(cmd.Use, " ")
 	cmd.Use = strings.TrimSpace(name + " " + args)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	cmd.Version = Version
+	if cmd.Flags().Lookup("version") == nil {
+		cmd.Version = Version
+	}
 	cmd.SetFlagErrorFunc(command.FlagMisused)
 	command.CheckArgs(cmd)
 	return cmd
@@ -166,13 +167,12 @@ from the same model repositories and to the same clients as NVIDIA Triton.`,
   shoal check ./models                     list what is wrong with them
   shoal perf -m digits                     measure a model of it
   shoal top                                watch how it is doing`,
-		Version:       Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          command.NoArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.SetVersionTemplate("shoal {{.Version}}\n")
+	command.PrintVersion(root, "shoal "+Version)
 	root.SetFlagErrorFunc(command.FlagMisused)
 	root.AddCommand(newServe(shoalDefaults), newCheck(), perfcmd.New(Version), newTop(), newGraph(), newRuntime(), newArchive(), newVersion())
 	root.InitDefaultCompletionCmd()

@@ -108,8 +108,7 @@ shoal perf diff compares two results of --json.`,
 	command.CompleteChoices(cmd)
 	command.CompleteModels(cmd, "model-name", f.api)
 	cmd.SetUsageFunc(command.GroupedUsage)
-	cmd.Version = version
-	cmd.SetVersionTemplate("Perf Analyzer Version {{.Version}} (commit " + commit() + ")\n") // perf_analyzer's form
+	command.PrintVersion(cmd, "Perf Analyzer Version "+version+" (commit "+commit()+")") // perf_analyzer's form
 	diff := newDiff()
 	diff.SetUsageFunc(command.GroupedUsage)
 	cmd.AddCommand(diff)

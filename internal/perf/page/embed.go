@@ -5,7 +5,6 @@ import (
 	"compress/gzip"
 	"encoding/base64"
 	"encoding/json"
-	"html/template"
 
 	"shoal/internal/load"
 	"shoal/internal/perf/report"
@@ -17,7 +16,7 @@ import (
 const maxEmbedded = 260 << 10
 
 // embedCSV returns the CSV as a data URL.
-func embedCSV(r *result.Result) (template.URL, error) {
+func embedCSV(r *result.Result) (markup, error) {
 	var b bytes.Buffer
 	if err := report.WriteCSV(&b, r, true); err != nil {
 		return "", err
@@ -27,7 +26,7 @@ func embedCSV(r *result.Result) (template.URL, error) {
 
 // embedJSON returns the compressed result as a data URL, and what had to be
 // left out.
-func embedJSON(r *result.Result) (template.URL, string, error) {
+func embedJSON(r *result.Result) (markup, string, error) {
 	var last []byte
 	note := ""
 	for _, step := range []struct {
@@ -66,8 +65,8 @@ func compressed(r *result.Result) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-func dataURL(kind string, data []byte) template.URL {
-	return template.URL("data:" + kind + ";base64," + base64.StdEncoding.EncodeToString(data)) // contains no user input
+func dataURL(kind string, data []byte) markup {
+	return markup("data:" + kind + ";base64," + base64.StdEncoding.EncodeToString(data)) // contains no user input
 }
 
 // withoutHistograms returns a copy of a result whose windows have empty

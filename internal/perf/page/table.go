@@ -54,6 +54,9 @@ func within(f *result.Figure) string {
 	return fmt.Sprintf(" ±%s %%", chart.Number(max(0.1, 50*(f.High-f.Low)/f.Value)))
 }
 
+// missed is the verdict on a goal that was not met.
+const missed = "missed"
+
 // goals says which goals were reached; nil when none were set.
 func (r *run) goals() *table {
 	t := &table{Head: []string{"goal"}}
@@ -70,7 +73,7 @@ func (r *run) goals() *table {
 				order = append(order, g.Goal)
 				rows[g.Goal] = []string{g.Goal}
 			}
-			verdict := "missed"
+			verdict := missed
 			if g.Met {
 				verdict = "met"
 			}
