@@ -123,16 +123,6 @@ func (in *gpuInstance) computeBatch(slot *gpuSlot, p *plan, rows int) error {
 	})
 }
 
-// graphFor returns the smallest graph for so many rows, nil when there is none.
-func (in *gpuInstance) graphFor(rows int) *graphSize {
-	for _, s := range in.sizes {
-		if s.rows >= rows {
-			return s
-		}
-	}
-	return nil
-}
-
 // copyResults adds the copies of the outputs to host memory.
 func (in *gpuInstance) copyResults(slot *gpuSlot, set *outputSet) error {
 	dev, from := in.device, in.compute
