@@ -71,17 +71,21 @@ func (in *gpuInstance) enqueue(slot *gpuSlot, p *plan, out *slot, rows int) erro
 		return err
 	}
 	defer dev.Leave()
-	if err := dev.CopyIn(slot.in, slot.region.mem[:p.size], in.copyIn); err != nil {
-		return err
-	}
-	if err := dev.Record(slot.copied, in.copyIn); err != nil {
-		return err
+	alone := len(in.free) == inputSlots-1
+	if !alone {
+		if err := in.copyAside(slot, p); err != nil {
+			return err
+		}
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	err = dev.Wait(in.compute, slot.copied)
+	if alone {
+		err = in.copyInputs(slot, p)
+	} else {
+		err = in.moveInputs(slot, p)
+	}
 	if err == nil {
-		err = in.computeBatch(slot, p, rows)
+		err = in.computeBatch(p, rows)
 	}
 	if err == nil {
 		err = in.copyResults(slot, set)
@@ -92,19 +96,50 @@ func (in *gpuInstance) enqueue(slot *gpuSlot, p *plan, out *slot, rows int) erro
 	return err
 }
 
-// computeBatch adds the run of the model, padded to the next size with a graph.
-func (in *gpuInstance) computeBatch(slot *gpuSlot, p *plan, rows int) error {
-	g := in.graphFor(rows)
+// copyAside copies a batch's inputs to the slot's device memory while the batch
+// before it computes.
+func (in *gpuInstance) copyAside(slot *gpuSlot, p *plan) error {
+	if err := in.device.CopyIn(slot.in, slot.region.mem[:p.size], in.copyIn); err != nil {
+		return err
+	}
+	return in.device.Record(slot.copied, in.copyIn)
+}
+
+// moveInputs adds the copies from the slot's device memory to the model's.
+func (in *gpuInstance) moveInputs(slot *gpuSlot, p *plan) error {
+	if err := in.device.Wait(in.compute, slot.copied); err != nil {
+		return err
+	}
 	for i := range p.inputs {
 		at := &p.inputs[i]
 		if err := in.device.Copy(in.inputs[i], slot.in+cuda.Address(at.offset), at.size, in.compute); err != nil {
 			return err
 		}
-		if g == nil || g.rows == rows {
-			continue
+	}
+	return nil
+}
+
+// copyInputs adds the copies of a batch that no other computes beside, straight
+// to the model's inputs: a copy and the wait of one stream for another less.
+func (in *gpuInstance) copyInputs(slot *gpuSlot, p *plan) error {
+	for i := range p.inputs {
+		at := &p.inputs[i]
+		if err := in.device.CopyIn(in.inputs[i], slot.region.mem[at.offset:at.offset+at.size], in.compute); err != nil {
+			return err
 		}
-		whole := in.model.inputs[i].bytes(g.rows)
-		if err := in.device.Zero(in.inputs[i]+cuda.Address(at.size), whole-at.size, in.compute); err != nil {
+	}
+	return nil
+}
+
+// computeBatch adds the run of the model, padded to the next size with a graph.
+func (in *gpuInstance) computeBatch(p *plan, rows int) error {
+	g := in.graphFor(rows)
+	for i := range p.inputs {
+		if g == nil || g.rows == rows {
+			break
+		}
+		used, whole := p.inputs[i].size, in.model.inputs[i].bytes(g.rows)
+		if err := in.device.Zero(in.inputs[i]+cuda.Address(used), whole-used, in.compute); err != nil {
 			return err
 		}
 	}
