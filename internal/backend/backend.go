@@ -152,6 +152,12 @@ type Ahead interface {
 	Ahead() int
 }
 
+// A model that StartsInParallel may start several instances at the same time.
+type StartsInParallel interface {
+	// StartsInParallel does nothing; it says that the model is such a one.
+	StartsInParallel()
+}
+
 // An OnThread instance computes on the thread of the system that calls Run. Many
 // runs in a row are faster when they are all on one.
 type OnThread interface {

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
+	"sync"
 
 	"google.golang.org/protobuf/proto"
 
@@ -31,12 +33,15 @@ func (e *Engine) startMembers(ctx context.Context, v *Version, places []backend.
 			list = nil
 		}
 	}()
-	for _, p := range places {
-		m := member{place: p}
-		if m.instance, err = v.model.Start(ctx, p); err != nil {
-			return list, err
-		}
-		list = append(list, m)
+	instances, err := v.startInstances(ctx, places)
+	if err != nil {
+		return nil, err
+	}
+	for i, p := range places {
+		list = append(list, member{place: p, instance: instances[i]})
+	}
+	for i, p := range places {
+		m := &list[i]
 		if p.Group.GetPassive() {
 			continue
 		}
@@ -50,10 +55,60 @@ func (e *Engine) startMembers(ctx context.Context, v *Version, places []backend.
 			}
 			m.scheduled = &sched.Limited{Instance: m.instance, Ticket: m.ticket}
 		}
-		list[len(list)-1] = m
 	}
 	return list, nil
 }
+
+// startInstances starts an instance at each place, as many at a time as there are
+// cores if the model allows it. When one fails, the others are closed.
+func (v *Version) startInstances(ctx context.Context, places []backend.Placement) ([]backend.Instance, error) {
+	most := 1
+	if _, ok := v.model.(backend.StartsInParallel); ok {
+		most = maxStarts()
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	var mu sync.Mutex // protects fault
+	var fault error
+	list, free := make([]backend.Instance, len(places)), make(chan struct{}, most)
+	for i, p := range places {
+		free <- struct{}{}
+		mu.Lock()
+		failed := fault != nil
+		mu.Unlock()
+		if failed {
+			break
+		}
+		wg.Go(func() {
+			defer func() { <-free }()
+			in, err := v.model.Start(ctx, p)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil:
+				list[i] = in
+			case fault == nil: // it ends the others
+				fault = err
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
+	if fault == nil {
+		return list, nil
+	}
+	for _, in := range list {
+		if in != nil {
+			_ = in.Close() // the start's error is more important
+		}
+	}
+	return nil, fault
+}
+
+// maxStarts is how many instances start at a time at most: importing packages
+// uses a core for each.
+func maxStarts() int { return max(2, runtime.GOMAXPROCS(0)) }
 
 // checkActive fails when no instance would get work.
 func checkActive(name string, places []backend.Placement) error {

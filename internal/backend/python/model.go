@@ -78,6 +78,10 @@ func (m *loaded) Start(ctx context.Context, p backend.Placement) (backend.Instan
 	return in, nil
 }
 
+// StartsInParallel implements backend.StartsInParallel: each instance is a
+// process, which spends seconds on importing large packages.
+func (m *loaded) StartsInParallel() {}
+
 // startWorker starts a worker and returns when it has loaded the model.
 func (m *loaded) startWorker(ctx context.Context, p backend.Placement) (*link, error) {
 	first, err := m.firstMessage(p)
