@@ -25,11 +25,24 @@ def mock(path: str, number: int) -> Forward:
     return forward
 
 
-def torch(path: str, number: int) -> Forward:
-    """A TorchScript file, on a GPU if there is one."""
+def torch(path: str, number: int, inputs: Sequence[dict[str, Any]] = ()) -> Forward:
+    """A TorchScript file, on a GPU if there is one: there it is prepared for inference and recorded as CUDA graphs."""
     library = _import("torch", "torch")
     device = _device(library, number)
-    return _torch_forward(library, library.jit.load(path, map_location=device).eval(), device)
+    if device == "cpu" or not inputs:
+        return _torch_forward(library, library.jit.load(path, map_location=device).eval(), device)
+    import shoal.torch
+
+    _silence_warning()
+    largest = [library.empty(i["shape"], dtype=library.from_numpy(np.empty(0, i["dtype"])).dtype, device=device) for i in inputs]
+    net = shoal.torch.record(shoal.torch.script(path, largest), *largest)
+    run = shoal.torch.on_gpu(lambda _, *given: net(*given))
+
+    def forward(*arrays: np.ndarray) -> Sequence[np.ndarray]:
+        outputs = run(None, *arrays)
+        return outputs if isinstance(outputs, tuple) else (outputs,)
+
+    return forward
 
 
 def tensorrt(path: str, number: int) -> Forward:
@@ -42,7 +55,7 @@ def tensorrt(path: str, number: int) -> Forward:
 
 
 def _torch_forward(library: Any, model: Any, device: str) -> Forward:
-    warnings.filterwarnings("ignore", message="The given NumPy array is not writable")  # models do not write their inputs
+    _silence_warning()
 
     def forward(*arrays: np.ndarray) -> Sequence[np.ndarray]:
         with library.inference_mode():
@@ -52,6 +65,10 @@ def _torch_forward(library: Any, model: Any, device: str) -> Forward:
         return [o.cpu().numpy() for o in outputs]
 
     return forward
+
+
+def _silence_warning() -> None:
+    warnings.filterwarnings("ignore", message="The given NumPy array is not writable")  # models do not write their inputs
 
 
 def tf(path: str, number: int, inputs: Sequence[str] = (), outputs: Sequence[str] = ()) -> Forward:
@@ -143,8 +160,10 @@ def model(spec: dict[str, Any]) -> type:
         number = int(self.context.instance.rsplit("_", 1)[-1]) if "_" in self.context.instance else 0
         if kind == "tf":
             self.forward = tf(spec["path"], number, names, [o["name"] for o in spec["outputs"]])
+        elif kind == "torch":
+            self.forward = torch(spec["path"], number, spec["inputs"])
         else:
-            self.forward = {"mock": mock, "torch": torch, "tensorrt": tensorrt, "onnx2trt": engine}[kind](spec["path"], number)
+            self.forward = {"mock": mock, "tensorrt": tensorrt, "onnx2trt": engine}[kind](spec["path"], number)
 
     types = [np.dtype(o["dtype"]) for o in spec["outputs"]]
 
@@ -168,6 +187,6 @@ def model(spec: dict[str, Any]) -> type:
         members["instances"] = -(-spec["duplicate_num"] // devices)
     for side, of in (("inputs", shoal.Input), ("outputs", shoal.Output)):
         for i, info in enumerate(spec[side]):
-            shape = [-1] * (info["rank"] - 1 if batched else info["rank"])
+            shape = [-1] * (len(info["shape"]) - batched)
             members[f"{side}{i}"] = of(info["dtype"], shape, name=info["name"])
     return type("Served", (shoal.Model,), members)

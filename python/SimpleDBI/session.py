@@ -117,7 +117,7 @@ class Session:
 
 
 def _described(info: Mapping[str, Any]) -> dict[str, Any]:
-    return {"name": info["name"], "dtype": np.dtype(info["dtype"]).name, "rank": len(info["max_shape"])}
+    return {"name": info["name"], "dtype": np.dtype(info["dtype"]).name, "shape": [int(d) for d in info["max_shape"]]}
 
 
 def _work(target: Callable[..., Any], environment: dict[str, str], metrics: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:

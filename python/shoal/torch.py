@@ -24,9 +24,22 @@ from typing import Any, Callable
 
 import torch
 
-from shoal import _worker
+from shoal import _graphs, _worker
 
-__all__ = ["on_gpu"]
+__all__ = ["on_gpu", "record", "script"]
+
+script = _graphs.script
+
+
+def record(net: Callable[..., Any], *inputs: torch.Tensor) -> Callable[..., Any]:
+    """Records what a network does on the GPU as CUDA graphs, for several batch sizes up to that of the inputs, which are examples of the
+    largest batch. A call copies its inputs into place, pads them with zeros to the next size and launches the graph: small
+    batches, whose kernels take longer to launch than to run, take half as long. Inputs of other shapes run as before. A network
+    that cannot be recorded says why in the log and runs as before.
+
+        self.net = shoal.torch.record(net, torch.empty(32, 3, 224, 224, device="cuda"))
+    """
+    return _graphs.Recorded(net, inputs)
 
 
 def on_gpu(predict: Callable[..., Any]) -> Callable[..., Any]:

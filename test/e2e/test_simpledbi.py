@@ -150,9 +150,9 @@ def test_a_frozen_graph_is_loaded_once(tmp_path, monkeypatch):
     v1 = types.SimpleNamespace(GraphDef=Graph, Graph=Graph, Session=Graph, import_graph_def=lambda definition, name: None)
     monkeypatch.setitem(sys.modules, "tensorflow", types.SimpleNamespace(compat=types.SimpleNamespace(v1=v1)))
     (tmp_path / "graph").write_bytes(b"graph")
-    tensor = {"name": "scope-in", "dtype": "float32", "rank": 4}
+    tensor = {"name": "scope-in", "dtype": "float32", "shape": [4, 3, 8, 8]}
     served = _models.model({"model_type": "tf", "path": str(tmp_path / "graph"), "name": "tf", "dynamic_batch": True, "duplicate_num": 1,
-                            "max_batch_size": 4, "inputs": [tensor], "outputs": [{"name": "scope-out", "dtype": "float32", "rank": 2}]})()  # fmt: skip
+                            "max_batch_size": 4, "inputs": [tensor], "outputs": [{"name": "scope-out", "dtype": "float32", "shape": [4, 1000]}]})()  # fmt: skip
     served.context = types.SimpleNamespace(instance="tf_0")
     served.load()
     x = picture(2)
