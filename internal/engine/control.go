@@ -54,6 +54,9 @@ type LoadError struct {
 
 // Brief returns the text without the causes.
 func (e *LoadError) Brief() string {
+	if len(e.Failed) == e.Models {
+		return fmt.Sprintf("%d of %d models did not load", len(e.Failed), e.Models)
+	}
 	return fmt.Sprintf("%d of %d models did not load; serve the others with --exit-on-error=false", len(e.Failed), e.Models)
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"path"
 	"strconv"
 	"strings"
 	"time"
@@ -220,10 +221,15 @@ func (v *Version) await(ctx context.Context) bool {
 // modelConfig returns the engine's configuration of a version with n workers.
 func (s *Store) modelConfig(v *Version, n int) (*modelpb.ModelConfig, error) {
 	o := &s.opt
+	var archive string // as tracebacks name the files that were unpacked from it
+	if v.own {
+		archive = path.Base(v.url)
+	}
 	told, err := json.Marshal(map[string]any{
 		"dialect": o.Dialect.String(), "model_name": v.name, "model_dir": v.dir, "handler": v.handler, "batch_size": v.batchSize,
 		"server_version": o.Dialect.ServerVersion(), "decode": !o.RawInput, "max_response_size": o.MaxResponseSize,
 		"limit_max_image_pixels": !o.AnyImageSize, "envelope": v.envelope(o.Envelope), "model_config": v.config, "metrics": o.Metrics,
+		"archive": archive,
 	})
 	if err != nil {
 		return nil, err

@@ -28,6 +28,8 @@ def load(init: dict[str, Any]) -> Handler:
     if compat not in sys.path:
         sys.path.append(compat)
     model_dir = told["model_dir"]
+    if told.get("archive"):
+        _faults.call_folder(model_dir, told["archive"])
     os.chdir(model_dir)
     os.environ.setdefault("TEMP", told.get("temp_dir", ""))
     sys.path.insert(0, model_dir)

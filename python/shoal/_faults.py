@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import time
 import traceback
+import types
 from typing import Callable, Iterator
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
+_folders: dict[str, str] = {}  # names of folders that users do not know
+
+
+def call_folder(folder: str, name: str) -> None:
+    """Has tracebacks name a folder, such as the temporary one of an archive, as the user knows it."""
+    _folders[os.path.join(os.path.realpath(folder), "")] = os.path.join(name, "")
+
+
+def _known(filename: str) -> str:
+    for folder, name in _folders.items():
+        if os.path.realpath(filename).startswith(folder):
+            return name + os.path.realpath(filename)[len(folder) :]
+    return filename
 
 
 class Refused(Exception):
@@ -26,7 +41,15 @@ def _ours(filename: str) -> bool:
         os.path.dirname(filename) == _HERE
         or os.path.basename(filename) == "triton_python_backend_utils.py"
         or filename.startswith("<frozen ")
+        or filename == importlib.__file__
     )
+
+
+def outside(trace: types.TracebackType | None) -> types.TracebackType | None:
+    """The part of a traceback that begins in the user's code."""
+    while trace is not None and _ours(trace.tb_frame.f_code.co_filename):
+        trace = trace.tb_next
+    return trace
 
 
 def last_line(error: BaseException) -> str:
@@ -63,6 +86,8 @@ def trace(error: BaseException) -> str:
         one = pending.pop()
         if one is not None:
             one.stack[:] = [f for f in one.stack if not _ours(f.filename)]
+            for frame in one.stack:
+                frame.filename = _known(frame.filename)
             pending += [one.__cause__, one.__context__]
     lines = list(told.format())
     if not told.stack and told.__cause__ is None and told.__context__ is None and not isinstance(error, SyntaxError):
@@ -91,10 +116,21 @@ class Repeats:
         self._told[trace] = [now, 0]
         if known is None or known[1] == 0:
             return trace
-        return f"{trace}\n(and {known[1]:.0f} times more in the last {now - known[0]:.0f} s)"
+        return f"{trace}\n{self._more(known, now)}"
+
+    def rest(self) -> list[str]:
+        """What was counted and not told yet, by the last lines of the tracebacks."""
+        now, told = self._clock(), self._told
+        self._told = {}
+        return [f"{trace.splitlines()[-1]} {self._more(known, now)}" for trace, known in told.items() if known[1]]
+
+    @staticmethod
+    def _more(known: list[float], now: float) -> str:
+        return f"(and {known[1]:.0f} times more in the last {now - known[0]:.0f} s)"
 
 
 _repeats = Repeats()
+rest = _repeats.rest
 
 
 def told(error: BaseException) -> str:

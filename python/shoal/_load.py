@@ -39,8 +39,9 @@ def model_file(init: dict[str, Any]) -> str:
 
 
 def _known(path: str) -> str:
-    """The file as the user knows it: `shoal serve --model` links to the user's folder."""
-    return os.path.realpath(path) if os.path.islink(os.path.dirname(path)) else path
+    """The file as the user knows it: `shoal serve --model` links to the user's folder, of a file or of a model."""
+    folder = os.path.dirname(path)
+    return os.path.realpath(path) if os.path.islink(folder) or os.path.islink(os.path.dirname(folder)) else path
 
 
 def import_file(path: str, version: str, root: str) -> types.ModuleType:

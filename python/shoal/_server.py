@@ -17,7 +17,7 @@ from typing import Any, Sequence
 
 import numpy as np
 
-from shoal import _dtypes
+from shoal import _dtypes, _faults
 from shoal._binary import ServeError, find_binary
 from shoal._client import Client
 from shoal._spec import Input, Output
@@ -31,6 +31,7 @@ class Server:
         self.name: str = source.name
         self._source = source
         self._echo = log
+        self._ready = False
         self._tail: collections.deque[str] = collections.deque(maxlen=200)
         self._addresses: dict[str, str] = {}
         self._asked: dict[str, str] | None = None
@@ -70,6 +71,8 @@ class Server:
         for line in self._process.stderr:
             if self._echo:
                 sys.stderr.write(line)
+            elif self._ready and "level=ERROR" in line:  # before, they are in the exception
+                sys.stderr.write(_error_in(line) + "\n")
             found = _LISTENING.search(line)
             with self._changed:
                 self._tail.append(line.rstrip("\n"))
@@ -85,12 +88,15 @@ class Server:
             if self._process.poll() is not None:
                 self._reader.join(5)
                 fault = self._source.fault
-                told = f"{type(fault).__name__}: {fault}\n" if fault else ""
-                raise ServeError(f"{told}the server ended with code {self._process.returncode}:\n{self._why()}") from fault
+                if fault is not None:  # Python shows its traceback, with the calls of the user's code
+                    told = f"model '{self.name}' was not loaded: {type(fault).__name__}: {fault}"
+                    raise ServeError(told) from fault.with_traceback(_faults.outside(fault.__traceback__))
+                raise ServeError(f"the server ended with code {self._process.returncode}:\n{self._why()}")
             if "http" in self._addresses:
                 client = client or Client(self.url)
                 if client.ready():
                     self.client = client
+                    self._ready = True
                     return
             if time.monotonic() > deadline:
                 raise ServeError(f"the server was not ready after {timeout:g} s; its log:\n{self.log}")
@@ -182,13 +188,14 @@ class Server:
 
 def _error_in(line: str) -> str:
     """The error in a line of the log, with its own lines; the line itself when it has none."""
-    found = re.search(r" err=(\"(?:[^\"\\]|\\.)*\"|\S+)", line)
-    if found is None:
-        return line
-    try:
-        return str(json.loads(found.group(1)))
-    except ValueError:
-        return found.group(1)
+    for key in "err", "msg":
+        found = re.search(rf" {key}=(\"(?:[^\"\\]|\\.)*\"|\S+)", line)
+        if found is not None:
+            try:
+                return str(json.loads(found.group(1)))
+            except ValueError:
+                return found.group(1)
+    return line.rstrip("\n")
 
 
 _LISTENING = re.compile(r"msg=\"?listening\"?.* protocol=(\w+) .*?address=\"?([^\s\"]+)")

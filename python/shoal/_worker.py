@@ -232,6 +232,8 @@ def _live(link, listener, fds, init, load, loaded):
     link.send_json(READY, {})
     channel.serve(handler.execute, _failed)
     handler.close()
+    for text in _faults.rest():
+        log("error", text)
     return True
 
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import traceback
 
 import numpy as np
 import pytest
@@ -211,3 +212,36 @@ def test_wait_ends_with_ctrl_c(tmp_path):
     assert process.wait(20) == 0
     assert not alive(pid)
     process.stdout.close()
+
+
+def test_an_exception_is_shown_as_python_shows_it(capfd):
+    def inner(x):
+        raise KeyError("no such label")
+
+    def broken(x):
+        return inner(x)
+
+    with shoal.serve(broken, inputs={"x": ("float32", [2])}, outputs={"y": "float32"}) as server:
+        for _ in range(3):
+            with pytest.raises(shoal.InferenceError, match="KeyError: 'no such label' .line"):
+                server(x=[[1, 2]])
+    shown = capfd.readouterr().err
+    assert shown.count("Traceback") == 1 and "_model.py" not in shown and "in inner\n" in shown, shown
+    assert "KeyError: 'no such label' (and 2 times more" in shown, shown
+
+
+def test_a_model_that_does_not_load_raises_with_the_user_s_calls_only():
+    class Broken(shoal.Model):
+        x = shoal.Input("float32", [2])
+        y = shoal.Output("float32")
+
+        def load(self):
+            raise RuntimeError("no weights")
+
+        def predict(self, x):
+            return x
+
+    with pytest.raises(shoal.ServeError, match="model 'broken' was not loaded: RuntimeError: no weights") as raised:
+        shoal.serve(Broken)
+    cause = raised.value.__cause__
+    assert cause is not None and [f.name for f in traceback.extract_tb(cause.__traceback__)] == ["load"]
