@@ -39,8 +39,8 @@ func newCheck() *cobra.Command {
 		Short: "List what is wrong with the models of a repository, without serving them",
 		Long: `Check loads the models of the repositories one after another, as serve does, and
 frees them again: configurations, model files against them, labels, warm-up,
-Python code, the steps of ensembles. It lists all faults by file and line, and what
-serve would warn about.
+Python code, the steps of ensembles. It lists all faults by file and line, and
+what serve would warn about.
 
 Exit codes: 0 all models load; 1 some do not.`,
 		Example: `  shoal check ./models

@@ -36,11 +36,12 @@ func newGraph() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "graph MODEL [flags]",
 		Short: "Draw an ensemble: its models, the tensors between them and where the time goes",
-		Long: `Graph draws a model and the models that it is made of, with the types and shapes of
-the tensors. From a running server, a Triton too, it also shows how long requests are
-in each model: since the server started, or with --interval for a while from now.
-The figures of a model are of all its requests, also those that came another way.`,
-		Example: `  shoal graph ocr -o ocr.svg                       from the server on this machine
+		Long: `Graph draws a model and the models that it is made of, with the types and shapes
+of the tensors. From a running server, a Triton too, it also shows how long
+requests are in each model: since the server started, or with --interval for a
+while from now. The figures of a model are of all its requests, also those that
+came another way.`,
+		Example: `  shoal graph ocr -o ocr.svg              from the server on this machine
   shoal graph ocr --url gpu1:8000 --interval 10s -o ocr.svg
   shoal graph ocr --model-repository ./models --format mermaid`,
 		Args: func(cmd *cobra.Command, args []string) error {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
@@ -114,4 +115,20 @@ func TestCommandLinesOfTutorialsAreAccepted(t *testing.T) {
 			t.Errorf("%s: %v", line, err)
 		}
 	}
+}
+
+// TestHelpFitsATerminal: flags are wrapped to the terminal's width; other text is written for 80 columns.
+func TestHelpFitsATerminal(t *testing.T) {
+	var visit func(*cobra.Command)
+	visit = func(c *cobra.Command) {
+		for line := range strings.SplitSeq(c.Long+"\n"+c.Example, "\n") {
+			if n := utf8.RuneCountInString(line); n > 80 && !strings.HasPrefix(c.CommandPath(), "shoal completion") {
+				t.Errorf("help of %q has a line of %d columns, want at most 80: %s", c.CommandPath(), n, line)
+			}
+		}
+		for _, sub := range c.Commands() {
+			visit(sub)
+		}
+	}
+	visit(newRoot())
 }

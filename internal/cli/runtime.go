@@ -23,8 +23,9 @@ func newRuntime() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "runtime",
 		Short: "Install and list ONNX Runtime, which runs the models",
-		Long: `ONNX Runtime is a shared library that Shoal loads when the first ONNX model does.
-These commands put one into Shoal's data folder and show which ones are found.`,
+		Long: `ONNX Runtime is a shared library that Shoal loads when the first ONNX model
+does. These commands put one into Shoal's data folder and show which ones are
+found.`,
 		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -37,13 +38,14 @@ func newRuntimeInstall() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "install",
 		Short: "Put ONNX Runtime " + library.Version + " into Shoal's data folder",
-		Long: `Install fetches the onnxruntime package with the pip of the python3 on your PATH,
-so that your index and proxy settings hold, checks it against a pinned hash and
-unpacks the library into Shoal's data folder. Doing it again changes nothing.
+		Long: `Install fetches the onnxruntime package with the pip of the python3 on your
+PATH, so that your index and proxy settings hold, checks it against a pinned
+hash and unpacks the library into Shoal's data folder. Doing it again changes
+nothing.
 
-With --gpu it is the package for NVIDIA's GPUs (CUDA 13, onnxruntime-gpu), and the
-report lists which of the libraries that it needs are there: the driver, CUDA's
-runtime, cuBLAS, cuRAND and cuDNN are not part of the package.`,
+With --gpu it is the package for NVIDIA's GPUs (CUDA 13, onnxruntime-gpu), and
+the report lists which of the libraries that it needs are there: the driver,
+CUDA's runtime, cuBLAS, cuRAND and cuDNN are not part of the package.`,
 		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if ifMissing {

@@ -33,18 +33,19 @@ func newTop() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top [URL...]",
 		Short: "Show how a running server is doing: rates, latency, batches, queues",
-		Long: `Top shows the models of running servers, one line each, and what they do: requests
-and rows a second, latency, the mean batch, requests that wait, busy instances and
-failures. It reads /v2/models/stats, /v2/repository/index and the metrics of each
-server; the first two suffice for most columns. A Triton server works too.
+		Long: `Top shows the models of running servers, one line each, and what they do:
+requests and rows a second, latency, the mean batch, requests that wait, busy
+instances and failures. It reads /v2/models/stats, /v2/repository/index and the
+metrics of each server; the first two suffice for most columns. A Triton server
+works too.
 
-URL is the server's HTTP address, http://localhost:8000 unless you say otherwise, or
-unix:///path of its socket.
-Its metrics are looked for two ports on; --metrics-url says where else.`,
-		Example: `  shoal top                                the server on this machine
-  shoal top gpu1:8000 gpu2:8000            two servers in one table
-  shoal top --model ocr                    an ensemble and the models in it
-  shoal top --once                         a table of the next second, for a ticket
+URL is the server's HTTP address, http://localhost:8000 unless you say
+otherwise, or unix:///path of its socket. Its metrics are looked for two ports
+on; --metrics-url says where else.`,
+		Example: `  shoal top                         the server on this machine
+  shoal top gpu1:8000 gpu2:8000     two servers in one table
+  shoal top --model ocr             an ensemble and the models in it
+  shoal top --once                  a table of the next second, for a ticket
   shoal top --once --json | jq '.models[] | select(.p99_seconds > 0.1) | .model'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			targets, err := f.targets(args)

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"time"
 
+	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -204,5 +206,16 @@ func writeFlags(w io.Writer, set *pflag.FlagSet, title string) {
 			part.AddFlag(f)
 		}
 	})
-	fmt.Fprint(w, part.FlagUsagesWrapped(110))
+	fmt.Fprint(w, part.FlagUsagesWrapped(columns(w)))
+}
+
+// columns returns how wide help may be: as the terminal is, up to what is easy to read.
+func columns(w io.Writer) int {
+	const most = 110
+	if file, ok := w.(*os.File); ok && term.IsTerminal(file.Fd()) {
+		if width, _, err := term.GetSize(file.Fd()); err == nil && width > 0 {
+			return min(width, most)
+		}
+	}
+	return most
 }

@@ -27,10 +27,11 @@ func newDiff() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff BEFORE.json AFTER.json",
 		Short: "Compare two results of perf --json",
-		Long: `Diff compares what two runs of perf wrote with --json, level by level: the ratio of
-throughput and of each latency with an interval of 99 %, and a verdict: faster,
-slower, or no difference seen. A closed loop is judged by its throughput, an open
-loop, whose throughput is the schedule's, by its mean latency.
+		Long: `Diff compares what two runs of perf wrote with --json, level by level: the ratio
+of throughput and of each latency with an interval of 99 %, and a verdict:
+faster, slower, or no difference seen. A closed loop is judged by its
+throughput, an open loop, whose throughput is the schedule's, by its mean
+latency.
 
 A difference counts when its interval leaves out 1 and it is not below
 --min-effect. The intervals of one run know how much it moved from moment to

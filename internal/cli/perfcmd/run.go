@@ -41,52 +41,53 @@ func New(version string) *cobra.Command {
 		Use:   "perf -m MODEL [flags]",
 		Short: "Measure a model: throughput, latency and where the time goes",
 		Long: `Perf sends requests to a running server and reports throughput, latency and the
-server's own statistics of the same time. It has perf_analyzer's flags and prints
-its report; a link named perf_analyzer runs this command.
+server's own statistics of the same time. It has perf_analyzer's flags and
+prints its report; a link named perf_analyzer runs this command.
 
 There are two kinds of load. A closed loop keeps a number of requests in flight
-(--concurrency-range). It answers "how much can the server do", but a server that
-stalls gets fewer requests, so its worst moments hardly show. An open loop sends at
-a rate, whatever the server does (--request-rate-range). It answers "how long do
-users wait". Its latency counts from when a request was due.
+(--concurrency-range). It answers "how much can the server do", but a server
+that stalls gets fewer requests, so its worst moments hardly show. An open loop
+sends at a rate, whatever the server does (--request-rate-range). It answers
+"how long do users wait". Its latency counts from when a request was due.
 
 Each level is measured in windows until the last three agree within
 --stability-percentage. Inputs are random unless --input-data names others;
 shapes, types and the batch limit come from the server.
 
 Every figure has a 95 % interval (-v, --json). A first window whose beginning
-differs from the rest is warm-up and left out. A warning says when the client is the
-bottleneck rather than the server.
+differs from the rest is warm-up and left out. A warning says when the client is
+the bottleneck rather than the server.
 
 Differences from perf_analyzer, besides lines that begin with "|":
-  a level that is not stable   ends its range          is shown, marked; the range goes on, exit 2
-  a failed request             ends the run            is counted by cause; --max-error-rate ends it
-  latency of an open loop      counts from the send    from when it was due; --latency-clock=send
-  an open loop                 has 4 blocking threads  has up to --max-outstanding in flight
-  random inputs                are any bytes           fit the type; --random-style=bytes
-  JSON data                    needs 1.0 for a float   accepts 1 too; errors name the place
-  --request-count              counts an idle tail     ends with the last answer
-  -r 1 and -r 2                are never stable        report the result, marked
-  poisson gaps                 are always the same     depend on --seed
-  metrics                      are the GPU's           also client and server CPU with -v
-  Ctrl-C                       exits 0                 exits 130, after the report
+                        perf_analyzer         shoal perf
+  an unstable level     ends its range        is marked; the range goes on
+  a failed request      ends the run          ends it by --max-error-rate
+  open loop: latency    from the send         from when it was due
+  open loop: in flight  4 threads that block  up to --max-outstanding
+  random inputs         any bytes             fit the type; --random-style=bytes
+  JSON data             1.0 for a float       1 too; errors name the place
+  --request-count       counts an idle tail   ends with the last answer
+  -r 1 and -r 2         are never stable      report the result, marked
+  poisson gaps          are always the same   depend on --seed
+  metrics               the GPU's             with -v also the CPUs'
+  Ctrl-C                exits 0               exits 130, after the report
 
 --html writes a page with all charts, --plot a single picture, and
 --live sets how the run is shown while it goes.
 
-Exit codes: 0 done; 2 a level did not become stable; 3 a window had no answers; 4 a
-goal of --slo was missed; 99 any other error, including failed
-requests; 130 interrupted, after the report.
+Exit codes: 0 done; 2 a level did not become stable; 3 a window had no answers;
+4 a goal of --slo was missed; 99 any other error, including failed requests; 130
+interrupted, after the report.
 
 shoal perf diff compares two results of --json.`,
-		Example: `  shoal perf -m digits                                    one caller
-  shoal perf -m digits --concurrency-range 1:16:5         more callers
+		Example: `  shoal perf -m digits                             one caller
+  shoal perf -m digits --concurrency-range 1:16:5  more callers
   shoal perf -m digits --request-rate-range 500 --percentile 99
-                                                          latency at 500 requests per second
+                                                   latency at 500 requests/s
   shoal perf -m digits --concurrency-range 1:64:1 --binary-search -l 20
-                                                          most callers within 20 ms
+                                                   most callers within 20 ms
   shoal perf -m digits --concurrency-range 1:8 --html report.html --live full
-                                                          charts while it runs and after
+                                                   charts, live and after it
   shoal perf -m digits -i grpc -u host:8001 -f out.csv --json out.json`,
 		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
