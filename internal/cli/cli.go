@@ -36,6 +36,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	if _, ok := modelServerNames[name]; ok {
 		return runModelServer(name, args[1:], stdout, stderr)
 	}
+	command.FitHelp(stdout)
 	root := newRoot()
 	switch name {
 	case "tritonserver":

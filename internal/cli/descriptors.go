@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"log/slog"
 
 	"golang.org/x/sys/unix"
@@ -9,6 +10,9 @@ import (
 // metricsConnections is how many connections the metrics endpoint accepts: a
 // few scrapers and `shoal top`.
 const metricsConnections = 32
+
+// manyConnections are enough for most: that there are no more is said with --log-verbose only.
+const manyConnections = 2048
 
 // minKept is the least number of file descriptors reserved for models, workers
 // and logs.
@@ -33,7 +37,11 @@ func (f *serveFlags) fitDescriptors(log *slog.Logger) {
 		return
 	}
 	f.http.maxConnections, f.grpc.maxConnections = max(fitHTTP, 1), max(fitGRPC, 1)
-	log.Info("connections are limited by the limit of open files (ulimit -n); raise it to allow as many as the flags do",
+	level := slog.LevelInfo
+	if fitHTTP >= min(http, manyConnections) && fitGRPC >= min(grpc, manyConnections) {
+		level = slog.LevelDebug
+	}
+	log.Log(context.Background(), level, "connections are limited by the limit of open files (ulimit -n); raise it to allow as many as the flags do",
 		"open_files", files.Cur, "http", fitHTTP, "grpc", fitGRPC)
 }
 

@@ -39,14 +39,14 @@ func TestTheLogOfATerminalHasColumns(t *testing.T) {
 		say(slog.LevelWarn, "slow disk", "file", "a b")
 	})
 	want := strings.Join([]string{
-		`07:51:02.423  INFO             listening             protocol=http address=[::]:8000`,
-		`07:51:02.423  INFO             loaded ONNX Runtime   version=1.30.0`,
-		`07:51:02.423  INFO   digits    model ready           after=31ms`,
+		`07:51:02.423  INFO             listening    protocol=http address=[::]:8000`,
+		`07:51:02.423  INFO             loaded ONNX Runtime  version=1.30.0`,
+		`07:51:02.423  INFO   digits    model ready  after=31ms`,
 		`07:51:02.423  ERROR  mean 2    model not loaded: its code raised an exception`,
 		`  Traceback (most recent call last):`,
 		`    File "mean.py", line 3`,
 		`  ValueError: no`,
-		`07:51:02.423  WARN             slow disk             file="a b"`,
+		`07:51:02.423  WARN             slow disk    file="a b"`,
 	}, "\n") + "\n"
 	if got != want {
 		t.Errorf("got\n%swant\n%s", got, want)

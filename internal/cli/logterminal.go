@@ -38,7 +38,7 @@ type terminalColumns struct {
 const (
 	narrowestModel = 8
 	widestModel    = 24
-	messageWidth   = 20
+	messageWidth   = 11 // listening with an address fits 80 columns
 )
 
 func newTerminalHandler(to io.Writer, color bool, control *logset.Control) *terminalHandler {

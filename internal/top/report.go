@@ -144,7 +144,9 @@ func (r *Row) work() {
 		r.Requests, r.Rows = new(d.stats.Success/d.seconds), new(d.stats.Inferences/d.seconds)
 		r.Failures = new(d.stats.Fail / d.seconds)
 		r.Mean = ratio(d.stats.SuccessNs/1e9, d.stats.Success)
-		r.Batch = ratio(d.stats.Inferences, d.stats.Executions)
+		if d.stats.Inferences > 0 { // runs that failed have no rows
+			r.Batch = ratio(d.stats.Inferences, d.stats.Executions)
+		}
 	}
 	if d.refusalsKnown {
 		r.Refused = new(d.refused / d.seconds)

@@ -265,14 +265,15 @@ func (v *view) fitting() (cols []column, sorted int) {
 func (v *view) head(l tableLine, sorted int) string {
 	var b strings.Builder
 	for i, cell := range l.cells {
-		style := titles
-		if i == sorted {
-			style = chosen
-		}
 		if i > 0 {
 			b.WriteString(titles.Render(gap))
 		}
-		b.WriteString(style.Render(cell))
+		if i == sorted { // lipgloss renders the spaces of underlined text without the rest of the style
+			before, after, _ := strings.Cut(cell, strings.TrimSpace(cell))
+			b.WriteString(titles.Render(before) + chosen.Render(strings.TrimSpace(cell)) + titles.Render(after))
+			continue
+		}
+		b.WriteString(titles.Render(cell))
 	}
 	return b.String()
 }

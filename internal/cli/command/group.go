@@ -206,16 +206,17 @@ func writeFlags(w io.Writer, set *pflag.FlagSet, title string) {
 			part.AddFlag(f)
 		}
 	})
-	fmt.Fprint(w, part.FlagUsagesWrapped(columns(w)))
+	fmt.Fprint(w, part.FlagUsagesWrapped(columns))
 }
 
-// columns returns how wide help may be: as the terminal is, up to what is easy to read.
-func columns(w io.Writer) int {
-	const most = 110
+// columns is how wide help is.
+var columns = 110
+
+// FitHelp has help fit the terminal that it is written to.
+func FitHelp(w io.Writer) {
 	if file, ok := w.(*os.File); ok && term.IsTerminal(file.Fd()) {
 		if width, _, err := term.GetSize(file.Fd()); err == nil && width > 0 {
-			return min(width, most)
+			columns = min(columns, width)
 		}
 	}
-	return most
 }

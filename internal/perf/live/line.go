@@ -21,8 +21,10 @@ type piece struct {
 }
 
 // line returns the run in one line of at most width columns; 0 means any width.
-func (s *state) line(width int) string {
-	pieces := s.pieces()
+func (s *state) line(width int) string { return fit(s.pieces(), width) }
+
+// fit joins the pieces that fit; those of the highest rank are left out first.
+func fit(pieces []piece, width int) string {
 	for {
 		text := joined(pieces)
 		if width <= 0 || ansi.StringWidth(text) <= width {

@@ -122,12 +122,12 @@ func (s *state) screen(title string, width, height int) string {
 	chartHeight := min(max(3, free-doneHeight), 12)
 	lines := []string{
 		s.headline(title, width),
-		s.status(),
+		s.status(width),
 		"",
 		strong.Render("throughput") + faint.Render("  requests/s, a column is a tenth of a second"),
 	}
 	lines = append(lines, throughputChart(columns, chartHeight)...)
-	lines = append(lines, strong.Render("latency")+faint.Render("  · under 1 %  ░ under 10 %  ▒ under 30 %  ▓ under 60 %  █ more of the requests"))
+	lines = append(lines, strong.Render("latency")+faint.Render("  share of the requests: · <1 %  ░ <10 %  ▒ <30 %  ▓ <60 %  █ more"))
 	lines = append(lines, heatStrip(columns, low, high)...)
 	lines = append(lines, "", s.serverBar(width))
 	lines = append(lines, s.doneLines(min(doneHeight, max(0, height-len(lines)-2)))...)
@@ -148,7 +148,7 @@ func (s *state) headline(title string, width int) string {
 	return left
 }
 
-func (s *state) status() string {
+func (s *state) status(width int) string {
 	level, _ := s.left()
 	failed := s.failedName()
 	if s.failed > 0 {
@@ -158,16 +158,16 @@ func (s *state) status() string {
 	if v, ok := s.spread(); ok && v > s.plan.Stability {
 		spread = warm.Render(spread)
 	}
-	return joined([]piece{
+	return fit([]piece{
 		{text: strong.Render(loadName(s.load))},
-		{text: s.windowName()},
+		{s.windowName(), 3},
 		{text: strong.Render(count(s.rate) + "/s")},
 		{text: fmt.Sprintf("p50 %s p99 %s", span(s.p50), span(s.p99))},
-		{text: fmt.Sprintf("in-flight %d", s.inFlight)},
-		{text: spread},
+		{fmt.Sprintf("in-flight %d", s.inFlight), 4},
+		{spread, 1},
 		{text: failed},
-		{text: leftName(level)},
-	})
+		{leftName(level), 2},
+	}, width)
 }
 
 func (s *state) lastColumns(n int) []column {
