@@ -120,7 +120,11 @@ func (f *frame) drawX() {
 		}
 		x := f.x(t.Value)
 		f.line(Point{x, f.bottom()}, Point{x, f.bottom() + 4}, Muted, 1)
-		f.add(Shape{At: Point{x, f.bottom() + 18}, Anchor: Middle, Letter: "tick", Fill: Muted, Text: t.Name, Spare: i%narrowEvery != 0})
+		name := Point{x, f.bottom() + 18}
+		if beyond := x + letterWidth*float64(len([]rune(t.Name)))/2 - f.Drawing.Width; beyond > 0 {
+			name.X -= beyond // it would be cut
+		}
+		f.add(Shape{At: name, Anchor: Middle, Letter: "tick", Fill: Muted, Text: t.Name, Spare: i%narrowEvery != 0})
 	}
 	f.text(Point{f.left + f.width/2, f.Drawing.Height - 8}, Middle, "label", Muted, f.chart.X.Label)
 }

@@ -92,7 +92,7 @@ func batchChart(l *result.Level, groups []sizeGroup, alone bool) *chart.Chart {
 		Desc:  fmt.Sprintf("Sizes of the batches that the server ran at %s: %.2f rows in the mean of %d runs.", levelName(l.Load), s.MeanBatch(), s.Executions),
 		Width: smallWide, Height: smallHigh,
 		X:    chart.Axis{Label: "batch size (rows)", Scale: chart.Bands(names)},
-		Keys: []chart.Key{{Name: "mean " + chart.Number(s.MeanBatch()) + " rows", Colour: chart.Purple}},
+		Keys: []chart.Key{{Name: "mean " + rows(s.MeanBatch()), Colour: chart.Purple}},
 	}
 	if alone {
 		c.Width, c.Height = wide, figureHigh

@@ -2,6 +2,7 @@ package page
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -35,9 +36,8 @@ var quantiles = []struct {
 // curve shows throughput against latency.
 func (r *run) curve() *chart.Chart {
 	levels := r.few(maxDots)
-	most, least, longest := 0.0, time.Duration(0), time.Duration(0)
+	var least, longest time.Duration
 	for _, l := range levels {
-		most = max(most, l.Merged.Throughput())
 		if p50 := l.Merged.Latency.Quantile(0.5); least == 0 || p50 < least {
 			least = p50
 		}
@@ -48,7 +48,7 @@ func (r *run) curve() *chart.Chart {
 		Title: "Throughput and latency",
 		Desc:  "Latency over throughput, a point for each level, with p50, p90 and p99.",
 		Width: wide, Height: figureHigh,
-		X: chart.Axis{Label: "throughput (infer/s)", Scale: chart.UpTo(most * 1.06)},
+		X: chart.Axis{Label: "throughput (infer/s)", Scale: throughputScale(levels)},
 		Y: chart.Axis{Label: u.label("latency"), Scale: scaleFor(u, least, longest)},
 	}
 	if r.knee != nil {
@@ -68,11 +68,28 @@ func (r *run) curve() *chart.Chart {
 		c.Marks = append(c.Marks, line)
 		c.Keys = append(c.Keys, chart.Key{Name: q.name, Colour: q.colour, Line: true})
 	}
-	c.Marks = append(c.Marks, curveNotes(levels, u, c.Y.Scale, most)...)
+	c.Marks = append(c.Marks, curveNotes(levels, u, c.X.Scale, c.Y.Scale)...)
 	if r.knee != nil {
 		c.Keys = append(c.Keys, chart.Key{Name: "knee, at " + levelName(r.knee.Load), Colour: chart.Green, Line: true, Dashed: true})
 	}
 	return c
+}
+
+// throughputScale has room for the levels with their intervals. It begins at zero unless that would leave much of it empty.
+func throughputScale(levels []*result.Level) chart.Scale {
+	low, high := math.Inf(1), 0.0
+	for _, l := range levels {
+		least, most := l.Merged.Throughput(), l.Merged.Throughput()
+		if f := figureOf(l, result.FigureThroughput); f != nil {
+			least, most = min(least, f.Low), max(most, f.High)
+		}
+		low, high = min(low, least), max(high, most)
+	}
+	if low < high/3 {
+		return chart.UpTo(high * 1.06)
+	}
+	room := max(high-low, high/100) * 0.06
+	return chart.Linear(low-room, high+room)
 }
 
 // whiskers shows the intervals of a level's percentile and throughput.
@@ -101,12 +118,12 @@ func figureOf(l *result.Level, name string) *result.Figure {
 }
 
 // curveNotes labels the points of the topmost line where there is room.
-func curveNotes(levels []*result.Level, u unit, y chart.Scale, most float64) []chart.Mark {
+func curveNotes(levels []*result.Level, u unit, x, y chart.Scale) []chart.Mark {
 	var marks []chart.Mark
 	var taken []chart.Point // where names are, from 0 to 1
 	for _, l := range levels {
 		at := chart.Point{X: l.Merged.Throughput(), Y: u.value(l.Merged.Latency.Quantile(0.99))}
-		place := chart.Point{X: at.X / most, Y: y.At(at.Y)}
+		place := chart.Point{X: x.At(at.X), Y: y.At(at.Y)}
 		if slices.ContainsFunc(taken, func(p chart.Point) bool { return abs(p.X-place.X) < 0.055 && abs(p.Y-place.Y) < 0.06 }) {
 			continue
 		}

@@ -52,7 +52,7 @@ func (r *run) facts() []fact {
 		return nil
 	}
 	most, l := r.best()
-	at := "at"
+	at := "reached at"
 	if l != most {
 		at = "nearly that at"
 	}
@@ -63,7 +63,7 @@ func (r *run) facts() []fact {
 		{"p99 there", span(l.Merged.Latency.Quantile(0.99))},
 	}
 	if s := l.Merged.Server; s != nil && s.Executions > 0 {
-		list = append(list, fact{"mean batch there", chart.Number(s.MeanBatch()) + " rows"})
+		list = append(list, fact{"mean batch there", rows(s.MeanBatch())})
 	}
 	if len(r.levels) > 2 {
 		name := "not reached"
@@ -77,6 +77,27 @@ func (r *run) facts() []fact {
 	}
 	failed, all := r.failed()
 	return append(list, fact{"failed", fmt.Sprintf("%s of %s", chart.Number(float64(failed)), chart.Number(float64(all)))})
+}
+
+// rows returns a number of rows with its unit.
+func rows(n float64) string {
+	if n == 1 {
+		return "1 row"
+	}
+	return chart.Number(n) + " rows"
+}
+
+// version returns the version that was measured: the one that was asked for, or the one that the server's statistics are of.
+func (r *run) version() string {
+	if r.Target.Version != "" {
+		return r.Target.Version
+	}
+	for _, l := range r.levels {
+		if s := l.Merged.Server; s != nil && s.Version != "" && !s.MixedVersion {
+			return s.Version
+		}
+	}
+	return "newest"
 }
 
 // failed counts the failures and all requests of every window.
@@ -94,10 +115,7 @@ func (r *run) failed() (failed, all int64) {
 // header says what was measured, where and how.
 func (r *run) header() []fact {
 	t, p := &r.Target, &r.Plan
-	version := t.Version
-	if version == "" {
-		version = "newest"
-	}
+	version := r.version()
 	protocol := strings.ToUpper(t.Protocol)
 	if t.Protocol == result.GRPC {
 		protocol = "gRPC"
