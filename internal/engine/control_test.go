@@ -274,6 +274,21 @@ func TestAFailedReloadKeepsTheOldServing(t *testing.T) {
 	still()
 	wantStates(t, e, "m 1 READY Invalid argument: model 'm' is broken")
 
+	for _, tt := range []struct {
+		more, want string
+		code       status.Code
+	}{
+		{` input { name: "X" data_type: TYPE_FP32 dims: [ 0 ] }`, "load failed for model 'm': version 1 is at UNAVAILABLE state: Invalid argument: model input 'X' dimension must be integer >= 1, or -1 to indicate a variable-size dimension for m;\n", status.InvalidArgument},
+		{` model_metrics { metric_control { metric_identifier { family: "x" } } }`, "failed to load 'm', failed to poll from model repository: metric control must specify 'histogram_options'", status.Internal},
+	} {
+		write(t, dir, "m/config.pbtxt", oneInput+tt.more)
+		err = e.Load(t.Context(), "m", Override{})
+		if status.CodeOf(err) != tt.code || status.Public(err) != tt.want {
+			t.Errorf("%s: got %v, want %v %q", tt.more, err, tt.code, tt.want)
+		}
+		still()
+	}
+
 	write(t, dir, "m/config.pbtxt", "input {")
 	err = e.Load(t.Context(), "m", Override{})
 	if want := "failed to load 'm', failed to poll from model repository"; status.CodeOf(err) != status.Internal || !strings.HasPrefix(status.Public(err), want) || !strings.Contains(status.Public(err), "config.pbtxt:1:8") {

@@ -165,7 +165,7 @@ func TestOneBadModelDoesNotHideTheOthers(t *testing.T) {
 		{"a syntax error", map[string]string{"bad/config.pbtxt": "input {", "bad/1/": ""}, "config.pbtxt:1:"},
 		{"no version", map[string]string{"bad/config.pbtxt": oneInput}, "at least one version must be available under the version policy of model 'bad'"},
 		{"another name", map[string]string{"bad/config.pbtxt": oneInput + `name: "other"`, "bad/1/": ""}, "unexpected directory name 'bad' for model 'other'"},
-		{"an unknown backend", map[string]string{"bad/config.pbtxt": strings.Replace(oneInput, "identity", "nosuch", 1), "bad/1/": ""}, "unable to find backend 'nosuch' for model 'bad'; this server has: identity"},
+		{"an unknown backend", map[string]string{"bad/config.pbtxt": strings.Replace(oneInput, "identity", "nosuch", 1), "bad/1/": ""}, "unable to find backend library for backend 'nosuch' of model 'bad'; this server has: identity"},
 		{"a label file that is not there", map[string]string{"bad/config.pbtxt": twoInputs, "bad/1/": ""}, "labels.txt"},
 		{"a GPU without one", map[string]string{"bad/config.pbtxt": oneInput + "instance_group { kind: KIND_GPU }", "bad/1/": ""}, "has kind KIND_GPU but no GPUs are available"},
 		{"nobody to run it", map[string]string{"bad/config.pbtxt": oneInput + "instance_group { kind: KIND_CPU passive: true }", "bad/1/": ""}, "every instance group of model 'bad' is passive"},

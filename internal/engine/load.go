@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -106,7 +107,9 @@ func (e *Engine) openAll(ctx context.Context, w *wanted, versions []int64) outco
 	var counted *layouts
 	if err == nil {
 		sig = model.NewSignature(cfg)
-		counted, err = e.measures(cfg)
+		if counted, err = e.measures(cfg); err != nil {
+			err, content = unreadable{err}, false
+		}
 	}
 	if err == nil {
 		err = readLabels(w.src, cfg, sig)
@@ -147,13 +150,13 @@ func (e *Engine) openAll(ctx context.Context, w *wanted, versions []int64) outco
 // prepare returns the model's complete, normalised and valid configuration and
 // the first version that the policy chooses, from which the configuration was
 // completed. The caller must close that version unless it is nil. If prepare
-// fails, content says whether the versions' content is at fault rather than the
-// configuration.
+// fails, content says whether Triton would find it when it loads a version: in the
+// version's content, or a tensor or an instance group of the configuration.
 func (e *Engine) prepare(ctx context.Context, w *wanted) (_ *modelpb.ModelConfig, first backend.Probed, content bool, _ error) {
 	cfg := proto.Clone(w.cfg).(*modelpb.ModelConfig)
 	dir := w.src.VersionDir(w.chosen[0])
 	if err := model.InferBackend(cfg, func(name string) bool { _, err := os.Stat(filepath.Join(dir, name)); return err == nil }); err != nil {
-		return nil, nil, false, status.Errorf(status.CodeOf(err), "%s%s", status.Public(err), source(w.src, w.chosen[0]).Without("model.onnx"))
+		return nil, nil, false, unreadable{status.Errorf(status.CodeOf(err), "%s%s", status.Public(err), source(w.src, w.chosen[0]).Without("model.onnx"))}
 	}
 	b, err := e.backendFor(cfg)
 	if err != nil {
@@ -170,7 +173,11 @@ func (e *Engine) prepare(ctx context.Context, w *wanted) (_ *modelpb.ModelConfig
 	}
 	machine := machineOf(b)
 	model.Normalize(cfg, machine)
-	return cfg, first, false, model.Validate(cfg, machine)
+	err = model.Validate(cfg, machine)
+	if invalid, ok := errors.AsType[*model.InvalidError](err); ok && !invalid.Late {
+		return nil, first, false, unreadable{err}
+	}
+	return cfg, first, true, err
 }
 
 // measures returns the histogram layouts of the model.
@@ -193,7 +200,7 @@ func (e *Engine) backendFor(cfg *modelpb.ModelConfig) (backend.Backend, error) {
 	if name == "" {
 		name = cfg.GetPlatform()
 	}
-	return nil, status.Errorf(status.InvalidArgument, "unable to find backend '%s' for model '%s'; this server has: %s%s",
+	return nil, status.Errorf(status.InvalidArgument, "unable to find backend library for backend '%s' of model '%s'; this server has: %s%s",
 		name, cfg.GetName(), strings.Join(slices.Sorted(maps.Keys(e.backends)), ", "), e.otherBackend(cfg, name))
 }
 

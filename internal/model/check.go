@@ -30,7 +30,7 @@ func CheckGraph(cfg *modelpb.ModelConfig, g Graph) error {
 		}
 	}
 	c.batchOutputs()
-	return p.err()
+	return p.err(true)
 }
 
 // requiredInputs returns how many of the graph's inputs the configuration

@@ -76,7 +76,7 @@ func NewEnsemble(cfg *modelpb.ModelConfig, part func(name string, version int64)
 		b.step(step, part(step.ModelName, step.ModelVersion))
 	}
 	b.level()
-	if err := b.p.err(); err != nil {
+	if err := b.p.err(false); err != nil {
 		return nil, err
 	}
 	return b.e, nil

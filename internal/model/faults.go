@@ -35,6 +35,9 @@ type Fault struct {
 type InvalidError struct {
 	error  // all on one line, or with their positions on a line each
 	Faults []Fault
+	// Late means that they are all in tensors and instance groups, which Triton
+	// checks when it loads a version rather than when it reads the configuration.
+	Late bool
 }
 
 // Unwrap returns the error with its code.
@@ -74,7 +77,7 @@ func (f *faults) err() error {
 	if f.more {
 		lines = append(lines, fmt.Sprintf("%s: more than %d faults; the others are not shown", f.path, maxFaults))
 	}
-	return &InvalidError{status.Errorf(status.InvalidArgument, "%s", strings.Join(lines, "\n")), f.list}
+	return &InvalidError{error: status.Errorf(status.InvalidArgument, "%s", strings.Join(lines, "\n")), Faults: f.list}
 }
 
 // problems collects the errors in a whole configuration.
@@ -85,8 +88,8 @@ func (p *problems) add(format string, args ...any) {
 }
 
 // err returns the problems as one error on one line, so that a single one reads
-// like Triton's; nil when there are none.
-func (p problems) err() error {
+// like Triton's; nil when there are none. late is the error's Late.
+func (p problems) err(late bool) error {
 	if len(p) == 0 {
 		return nil
 	}
@@ -94,7 +97,7 @@ func (p problems) err() error {
 	for _, text := range p {
 		list = append(list, Fault{Text: text})
 	}
-	return &InvalidError{status.Errorf(status.InvalidArgument, "%s", strings.Join(p, "; ")), list}
+	return &InvalidError{error: status.Errorf(status.InvalidArgument, "%s", strings.Join(p, "; ")), Faults: list, Late: late}
 }
 
 // fieldHint lists the fields of a message: those with similar names, or all of

@@ -31,14 +31,16 @@ func Validate(cfg *modelpb.ModelConfig, opt NormalizeOptions) error {
 			"Please disable the response cache.", cfg.Name)
 	}
 	validateMetrics(&p, cfg)
-	validateTensors(&p, cfg)
-	validateBatchIO(&p, cfg)
 	if cfg.GetEnsembleScheduling() != nil {
 		validateEnsemble(&p, cfg)
-	} else {
+	}
+	early := len(p)
+	validateTensors(&p, cfg)
+	validateBatchIO(&p, cfg)
+	if cfg.GetEnsembleScheduling() == nil {
 		validateGroups(&p, cfg, opt)
 	}
-	return p.err()
+	return p.err(early == 0)
 }
 
 func validatePlatform(p *problems, cfg *modelpb.ModelConfig) {
