@@ -22,8 +22,8 @@ func check(sig *model.Signature, r *infer.Request) error {
 	if err := checkRows(sig, r); err != nil {
 		return err
 	}
-	for i := range r.Inputs {
-		if err := checkShape(sig, r, &r.Inputs[i]); err != nil {
+	for i := range r.Inputs { // from the last one on, as checkRows
+		if err := checkShape(sig, r, &r.Inputs[len(r.Inputs)-1-i]); err != nil {
 			return err
 		}
 	}
@@ -122,10 +122,14 @@ func nameFault(sig *model.Signature, r *infer.Request) error {
 		}
 		given[name] = true
 	}
+	unknown := -1 // Triton names the first in the order of the alphabet
 	for i := range r.Outputs {
-		if sig.Output(r.Outputs[i].Name) < 0 {
-			return status.Errorf(status.InvalidArgument, "unexpected inference output '%s' for model '%s'", r.Outputs[i].Name, sig.Name)
+		if sig.Output(r.Outputs[i].Name) < 0 && (unknown < 0 || r.Outputs[i].Name < r.Outputs[unknown].Name) {
+			unknown = i
 		}
+	}
+	if unknown >= 0 {
+		return status.Errorf(status.InvalidArgument, "unexpected inference output '%s' for model '%s'", r.Outputs[unknown].Name, sig.Name)
 	}
 	counted := len(r.Inputs) <= len(sig.Inputs) && len(r.Inputs) >= sig.Required
 	if counted {
@@ -164,7 +168,9 @@ func inputCountFault(sig *model.Signature, r *infer.Request, given map[string]bo
 // inputs.
 const maxNamesInError = 64
 
-// checkRows finds the batch dimension of the request.
+// checkRows finds the batch dimension of the request. It looks at the last input
+// first: Triton's map of two or three inputs runs backwards, and its clients know
+// the error of the input that it finds first.
 func checkRows(sig *model.Signature, r *infer.Request) error {
 	r.Rows = 1
 	if sig.MaxBatch == 0 {
@@ -172,11 +178,11 @@ func checkRows(sig *model.Signature, r *infer.Request) error {
 	}
 	rows := int64(-1)
 	for i := range r.Inputs {
-		in := &r.Inputs[i]
+		in := &r.Inputs[len(r.Inputs)-1-i]
 		if len(in.Shape) == 0 {
 			return invalid(r, "input '%s' has no shape but model requires batch dimension for '%s'", in.Name, sig.Name)
 		}
-		if rows >= 0 && in.Shape[0] != rows {
+		if i > 0 && (in.Shape[0] != rows || rows < 0) { // Triton takes a negative one for a large one
 			return invalid(r, "input '%s' batch size does not match other inputs for '%s'", in.Name, sig.Name)
 		}
 		rows = in.Shape[0]
@@ -197,17 +203,34 @@ func checkShape(sig *model.Signature, r *infer.Request, in *infer.Input) error {
 	if in.Type != want.Type {
 		return invalid(r, "inference input '%s' data-type is '%s', but model '%s' expects '%s'", in.Name, in.Type, sig.Name, want.Type)
 	}
-	if !in.Shape.Fixed() {
-		return invalid(r, "All input dimensions should be specified for input '%s' for model '%s', got %s", in.Name, sig.Name, in.Shape)
-	}
-	if want.Full.Accepts(in.Shape) {
+	if want.Full.Accepts(in.Shape) && in.Shape.Fixed() {
 		return nil
+	}
+	if openBeforeMismatch(want.Full, in.Shape) {
+		return invalid(r, "All input dimensions should be specified for input '%s' for model '%s', got %s", in.Name, sig.Name, in.Shape)
 	}
 	note := ""
 	if sig.MaxBatch > 0 {
 		note = batchDimNote
 	}
 	return invalid(r, "unexpected shape for input '%s' for model '%s'. Expected %s, got %s. %s", in.Name, sig.Name, want.Full, in.Shape, note)
+}
+
+// openBeforeMismatch reports whether a shape of the right rank leaves a dimension
+// open before one that does not fit.
+func openBeforeMismatch(want, got tensor.Shape) bool {
+	if len(want) != len(got) {
+		return false
+	}
+	for i := range want {
+		if got[i] < 0 {
+			return true
+		}
+		if want[i] >= 0 && want[i] != got[i] {
+			return false
+		}
+	}
+	return false
 }
 
 // checkContent compares the bytes of an input with its shape, so that instances
@@ -284,12 +307,12 @@ func checkStrings(sig *model.Signature, r *infer.Request, in *infer.Input, want 
 	data, count := in.Data.First, int64(0)
 	var cut error
 	for len(data) > 0 {
-		if count == want {
-			return invalid(r, "unexpected number of string elements %d for inference input '%s' for model '%s', expecting %d", count+1, in.Name, sig.Name, want)
-		}
 		if len(data) < 4 {
 			return invalid(r, "incomplete string length indicator for inference input '%s' for model '%s', expecting 4 bytes but only %d bytes available. "+
 				"Please make sure the string length indicator is in one buffer.", in.Name, sig.Name, len(data))
+		}
+		if count == want {
+			return invalid(r, "unexpected number of string elements %d for inference input '%s' for model '%s', expecting %d", count+1, in.Name, sig.Name, want)
 		}
 		n := uint64(binary.LittleEndian.Uint32(data))
 		if data = data[4:]; n > uint64(len(data)) {

@@ -86,7 +86,7 @@ func appendClasses(b []byte, out *infer.Output, first, n, k int64, labels []stri
 		b = appendValue(b, out.Type, c.value, c.raw)
 		b = append(b, ':')
 		b = strconv.AppendInt(b, c.index, 10)
-		if c.index < int64(len(labels)) {
+		if c.index < int64(len(labels)) && labels[c.index] != "" {
 			b = append(b, ':')
 			b = append(b, labels[c.index]...)
 		}

@@ -122,11 +122,11 @@ func (e *Engine) ServerVersion() string { return e.opt.Version }
 
 // Extensions returns the supported extensions of the protocol.
 func (e *Engine) Extensions() []string {
-	list := []string{"classification", "model_repository", "model_repository(unload_dependents)", "model_configuration"}
+	list := []string{"classification", "model_repository", "model_repository(unload_dependents)", "schedule_policy", "model_configuration"}
 	if e.opt.SharedMemory != nil {
 		list = append(list, "system_shared_memory")
 	}
-	list = append(list, "binary_tensor_data", "parameters", "statistics")
+	list = append(list, "binary_tensor_data", "parameters", "statistics", "trace")
 	if e.opt.LogSettings != nil {
 		list = append(list, "logging")
 	}

@@ -253,6 +253,9 @@ func parseChange(changes map[string][]string) (c change, err error) {
 			c.clear |= f
 			continue
 		}
+		if len(value) > 1 && f != levelField {
+			return c, status.Errorf(status.InvalidArgument, "expect only 1 value for '%s'", name)
+		}
 		c.set |= f
 		var n int64
 		switch f {
@@ -265,8 +268,9 @@ func parseChange(changes map[string][]string) (c change, err error) {
 			n, err = number(name, value[0], 0, math.MaxUint32)
 			c.frequency = uint32(n)
 		case countField:
-			if c.count, err = number(name, value[0], math.MinInt32, math.MaxInt32); err == nil && c.count < -1 {
-				err = status.Errorf(status.InvalidArgument, "Unable to parse 'trace_count'. Expecting value >= -1, got:%d", c.count)
+			c.count, err = number(name, value[0], -1, math.MaxInt32)
+			if n, isInt := strconv.ParseInt(value[0], 10, 32); isInt == nil && n < -1 {
+				err = status.Errorf(status.InvalidArgument, "Unable to parse 'trace_count'. Expecting value >= -1, got:%d", n)
 			}
 		}
 		if err != nil {

@@ -72,11 +72,12 @@ func TestBadSettingsChangeNothing(t *testing.T) {
 		want  string
 	}{
 		{"trace_level", []string{"TIMESTAMPS"}, status.InvalidArgument, "Attempting to set invalid trace setting :trace file name is not given"},
+		{"trace_rate", []string{"1", "2"}, status.InvalidArgument, "expect only 1 value for 'trace_rate'"},
 		{"trace_level", []string{"OFF", "TENSORS"}, status.InvalidArgument, "Expect only one trace level 'OFF' is specified"},
 		{"trace_file", []string{"/x"}, status.Unsupported, "trace file location can not be updated through network protocol"},
 		{"trace_rate", []string{"x"}, status.InvalidArgument, "Unable to parse 'trace_rate', got: x"},
 		{"trace_count", []string{"-2"}, status.InvalidArgument, "Unable to parse 'trace_count'. Expecting value >= -1, got:-2"},
-		{"trace_count", []string{"99999999999"}, status.InvalidArgument, "Unable to parse 'trace_count', value is out of range [ -2147483648, 2147483647 ], got: 99999999999"},
+		{"trace_count", []string{"99999999999"}, status.InvalidArgument, "Unable to parse 'trace_count', value is out of range [ -1, 2147483647 ], got: 99999999999"},
 		{"log_frequency", []string{"-1"}, status.InvalidArgument, "Unable to parse 'log_frequency', value is out of range [ 0, 4294967295 ], got: -1"},
 	} {
 		changes := map[string][]string{"trace_rate": {"1"}}

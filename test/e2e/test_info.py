@@ -11,7 +11,7 @@ from tritonclient.utils import InferenceServerException
 import clients
 import server
 
-EXTENSIONS = {"classification", "model_configuration", "binary_tensor_data", "parameters", "statistics"}
+EXTENSIONS = {"classification", "schedule_policy", "model_configuration", "binary_tensor_data", "parameters", "statistics", "trace"}
 
 SIMPLE = {
     "name": "simple",

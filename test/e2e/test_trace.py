@@ -61,7 +61,14 @@ def test_answers_over_http(running):
     assert answer.status == 200 and list(json.loads(answer.body)) == list(START)
     answer = server.post(running.http, "/v2/trace/setting", '{"trace_rate": 5}')
     assert (answer.status, clients.error_of(answer)) == (500, "attempt to access JSON non-string as string")
-    assert json.loads(server.post(running.http, "/v2/models/m/trace/setting").body) == START
+    for body, code, text in (
+        ("", 500, "failed to parse the request JSON buffer: The document is empty. at 0"),
+        ('{"trace_level": "OFF"}', 500, "attempt to access JSON non-array as array"),
+        ('{"trace_file": 5}', 501, "trace file location can not be updated through network protocol"),
+    ):
+        answer = server.post(running.http, "/v2/models/m/trace/setting", body)
+        assert (answer.status, clients.error_of(answer)) == (code, text)
+    assert json.loads(server.get(running.http, "/v2/models/m/trace/setting").body) == START
     assert server.get(running.http, "/v2/models/m/versions/1/trace/setting").status == 404
 
 

@@ -58,7 +58,7 @@ func (d *decoupled) infer(v *engine.Version) (err error) {
 func (d *decoupled) fail(v *engine.Version, err error, last bool) error {
 	r := reply{resp: new(infer.Response), id: d.m.id}
 	if d.m.req.Stream != nil {
-		r.resp.Model, r.resp.Version, r.final = v.Name(), v.Number(), finalMark(last)
+		r.resp.Model, r.resp.Version, r.final = v.Name(), noVersion, finalMark(last)
 	}
 	p := part{last: last}
 	p.reply, p.err = d.failure(d.m, r, err)

@@ -155,7 +155,7 @@ var finalParams = [...]infer.Param{
 // size returns the bytes that append will write.
 func (r reply) size() int {
 	n := sizeString(r.resp.Model) + sizeString(r.id)
-	if r.resp.Model != "" {
+	if r.versioned() {
 		n += sizeMessage(decimals(r.resp.Version))
 	}
 	for i := range r.resp.Params {
@@ -180,11 +180,17 @@ func (r reply) append(b []byte) []byte {
 	return b
 }
 
-// appendHead writes it without the data of the last output, which ends it. The
-// version is left out with the model, when a request failed before there was one.
+// noVersion is the version of an answer that shows none, as Triton's errors do.
+const noVersion = -1
+
+// versioned reports whether the answer shows a version. A request that failed
+// before it had a model shows none.
+func (r reply) versioned() bool { return r.resp.Model != "" && r.resp.Version != noVersion }
+
+// appendHead writes it without the data of the last output, which ends it.
 func (r reply) appendHead(b []byte) []byte {
 	b = appendString(b, 1, r.resp.Model)
-	if r.resp.Model != "" {
+	if r.versioned() {
 		b = appendHead(b, 2, decimals(r.resp.Version))
 		b = strconv.AppendInt(b, r.resp.Version, 10)
 	}

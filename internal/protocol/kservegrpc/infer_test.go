@@ -94,6 +94,9 @@ func TestModelInferRefusesBadRequests(t *testing.T) {
 		{"parameter is reserved", param("triton_mine", intParam(1)), codes.InvalidArgument, "parameter keys starting with 'triton_' are reserved for Triton usage. Only the following keys starting with 'triton_' are allowed: triton_enable_empty_final_response"},
 		{"final response is a number", param("triton_enable_empty_final_response", intParam(1)), codes.InvalidArgument, "invalid value type for 'triton_enable_empty_final_response' parameter, expected bool_param."},
 		{"classification is negative", output("classification", intParam(-1)), codes.InvalidArgument, "invalid value for 'classification' parameter, expected >= 0"},
+		{"classification of zero classes", output("classification", intParam(0)), codes.InvalidArgument, "invalid value for 'classification' parameter, expected >= 0"},
+		{"an offset without a region", output("shared_memory_offset", stringParam("x")), codes.InvalidArgument, "'shared_memory_offset' can not be specified without 'shared_memory_region' parameter for tensor 'OUTPUT0'"},
+		{"a duplicate without data", with(func(r *pb.ModelInferRequest) { r.Inputs = append(r.Inputs, r.Inputs[0]) }), codes.InvalidArgument, "[request id: <id_unknown>] input 'INPUT0' already exists in request"},
 		{"classification is a text", output("classification", stringParam("3")), codes.InvalidArgument, "invalid value type for 'classification' parameter, expected int64_param."},
 		{"output in shared memory", output("shared_memory_region", stringParam("r")), codes.Unimplemented, disabled},
 		{"input in shared memory", with(func(r *pb.ModelInferRequest) {
@@ -131,9 +134,6 @@ func TestModelInferAcceptsWhatTheOriginalDoes(t *testing.T) {
 		"surplus raw contents":            func(r *pb.ModelInferRequest) { r.RawInputContents = append(r.RawInputContents, []byte("more")) },
 		"a huge timeout": func(r *pb.ModelInferRequest) {
 			r.Parameters = map[string]*pb.InferParameter{"timeout": intParam(math.MaxInt64)}
-		},
-		"classification of zero classes": func(r *pb.ModelInferRequest) {
-			r.Outputs = []*pb.ModelInferRequest_InferRequestedOutputTensor{{Name: "OUTPUT0", Parameters: map[string]*pb.InferParameter{"classification": intParam(0)}}}
 		},
 	} {
 		r := floatsRequest(2)

@@ -19,6 +19,7 @@ type regionParams struct {
 // findRegion reads the parameters of a tensor that are about shared memory.
 func findRegion(ps []param, tensor string, memory *shm.Registry) (regionParams, error) {
 	var g regionParams
+	var wrong error // of the offset or the size, which matters only with a region
 	sized, placed := false, false
 	for i := range ps {
 		p := &ps[i]
@@ -30,18 +31,20 @@ func findRegion(ps []param, tensor string, memory *shm.Registry) (regionParams, 
 			g.named, g.name = true, p.String
 		case "shared_memory_offset":
 			if !p.is(infer.ParamInt) {
-				return g, wrongRegion(p.Name, tensor, "int64_param")
+				wrong = wrongRegion(p.Name, tensor, "int64_param")
 			}
 			placed, g.offset = true, uint64(p.Int)
 		case "shared_memory_byte_size":
 			if !p.is(infer.ParamInt) {
-				return g, wrongRegion(p.Name, tensor, "int64_param")
+				wrong = wrongRegion(p.Name, tensor, "int64_param")
 			}
 			sized, g.size = true, uint64(p.Int)
 		}
 	}
 	const alone = "'%s' can not be specified without 'shared_memory_region' parameter for tensor '%s'"
 	switch {
+	case g.named && wrong != nil:
+		return g, wrong
 	case g.named && !sized && memory == nil:
 		return g, shm.ErrDisabled
 	case g.named && !sized:

@@ -2,6 +2,7 @@ package kservegrpc
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -53,6 +54,10 @@ func (m *message) fill(memory *shm.Registry) error {
 	for i := range m.inputs {
 		var err error
 		if raw, err = m.fillInput(&m.inputs[i], raw, memory); err != nil {
+			if m.named(m.inputs[i].name) { // a duplicate is worse: the engine says so
+				m.req.AddInput().Name = m.inputs[i].name
+				return nil
+			}
 			return err
 		}
 	}
@@ -62,6 +67,11 @@ func (m *message) fill(memory *shm.Registry) error {
 		}
 	}
 	return nil
+}
+
+// named reports whether the request has an input of that name already.
+func (m *message) named(name string) bool {
+	return slices.ContainsFunc(m.req.Inputs, func(in infer.Input) bool { return in.Name == name })
 }
 
 // fillInput adds an input to the request and returns the raw contents left for
@@ -114,7 +124,7 @@ func fillOutput(r *infer.Request, out *outputMessage, memory *shm.Registry) erro
 			if !p.is(infer.ParamInt) {
 				return wrongType("classification", "int64_param")
 			}
-			if p.Int < 0 {
+			if p.Int <= 0 { // in Triton's words
 				return status.Errorf(status.InvalidArgument, "invalid value for 'classification' parameter, expected >= 0")
 			}
 			w.Classes = p.Int

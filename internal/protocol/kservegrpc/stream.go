@@ -252,13 +252,17 @@ func (st *inferStream) run(m *message, v *engine.Version, err error, a, before *
 	defer close(a.done)
 	defer m.release()
 	st.await(before)
-	var at infer.Response // the model and version, once they are known
+	var at infer.Response // the model, once it has run
 	var out *encoded
 	if err == nil {
 		out, err = st.try(m, v, &at)
 	}
 	if err != nil {
-		out, a.err = st.failure(m, reply{resp: &at, id: m.id}, err)
+		r := reply{resp: &at, id: m.id}
+		if at.Model != "" {
+			r.final = finalTrue
+		}
+		out, a.err = st.failure(m, r, err)
 	}
 	st.logAccess(m, int64(out.len()), err)
 	if m.trace != nil {
@@ -306,8 +310,8 @@ func (st *inferStream) failure(m *message, r reply, err error) (*encoded, error)
 	return st.server.encoder.streamError(r, strings.ToValidUTF8(status.Public(err), "\uFFFD")), nil
 }
 
-// try runs a request and encodes its response. It stores the model and version
-// in at once they are known.
+// try runs a request and encodes its response. It stores the model in at when it
+// has run.
 func (st *inferStream) try(m *message, v *engine.Version, at *infer.Response) (out *encoded, err error) {
 	defer catch(&err)
 	if err := st.server.fill(st.ctx, m); err != nil {
@@ -315,7 +319,7 @@ func (st *inferStream) try(m *message, v *engine.Version, at *infer.Response) (o
 	}
 	if err := v.Infer(st.ctx, m.req); err != nil {
 		if m.req.Outcome == infer.Failed {
-			at.Model, at.Version = v.Name(), v.Number()
+			at.Model, at.Version = v.Name(), noVersion
 		}
 		return nil, err
 	}

@@ -240,7 +240,7 @@ func TestStreamTellsWhichRequestFailed(t *testing.T) {
 	s.gate.pass(1, nil)
 	want := &pb.ModelStreamInferResponse{
 		ErrorMessage:  "the model is out of sorts",
-		InferResponse: &pb.ModelInferResponse{Id: "0", ModelName: "gated", ModelVersion: "1"},
+		InferResponse: &pb.ModelInferResponse{Id: "0", ModelName: "gated", Parameters: map[string]*pb.InferParameter{"triton_final_response": {ParameterChoice: &pb.InferParameter_BoolParam{BoolParam: true}}}},
 	}
 	if diff := cmp.Diff(want, receive(t, stream), protocmp.Transform()); diff != "" {
 		t.Errorf("answer to the failed request (-want +got):\n%s", diff)

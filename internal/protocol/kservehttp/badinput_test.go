@@ -72,7 +72,7 @@ func badInputs() []badInput {
 	good := gzipOf([]byte(input(goodInput)))
 	return []badInput{
 		// JSON that is none.
-		{"the JSON ends early", inferRequest("var", `{"inputs":[{"name":"INPUT0"`), 500, "Missing a comma or } after an object member. at 27"},
+		{"the JSON ends early", inferRequest("var", `{"inputs":[{"name":"INPUT0"`), 500, "Missing a comma or '}' after an object member. at 27"},
 		{"the JSON ends in a string", inferRequest("var", `{"inputs":[{"name":"INPU`), 500, "Missing a closing quotation mark in string. at 24"},
 		{"text follows the JSON", inferRequest("var", input(goodInput)+"xx"), 500, "The document root must not be followed by other values."},
 		{"the JSON is white space", inferRequest("var", " \n "), 500, "The document is empty. at 3"},
@@ -100,7 +100,7 @@ func badInputs() []badInput {
 		{"an element is a string", inferRequest("var", input(`"shape":[1],"datatype":"FP32","data":["1"]`)), 500, "attempt to access JSON non-number as double"},
 		{"an element is an object", inferRequest("var", input(`"shape":[1],"datatype":"FP32","data":[{"a":1}]`)), 500, "attempt to access JSON non-number as double"},
 		{"an unsigned element is negative", inferRequest("var", input(`"shape":[1],"datatype":"UINT8","data":[-1]`)), 500, "attempt to access JSON non-unsigned-integer as unsigned-integer"},
-		{"a string element is a number", inferRequest("text", input(`"shape":[1,1],"datatype":"BYTES","data":[1]`)), 500, "attempt to access JSON non-string as string"},
+		{"a string element is a number", inferRequest("text", input(`"shape":[1,1],"datatype":"BYTES","data":[1]`)), 500, "Unable to parse JSON bytes array: attempt to access JSON non-string as string"},
 		{"a truth value is a number", inferRequest("var", input(`"shape":[1],"datatype":"BOOL","data":[1]`)), 500, "attempt to access JSON non-boolean as boolean"},
 		{"half floats come as JSON", inferRequest("half", input(`"shape":[1],"datatype":"FP16","data":[1]`)), 400, "receiving FP16 data via JSON is not supported. Please use the binary data format for input INPUT0"},
 		{"the data type is unknown", inferRequest("var", input(`"shape":[1],"datatype":"fp32","data":[1]`)), 400, "invalid datatype for input INPUT0"},
@@ -109,6 +109,8 @@ func badInputs() []badInput {
 		{"an ignored member is nested 250,000 deep and broken", inferRequest("var", `{"x":`+nested(250_000, "")[1:]), 500, ""},
 		{"the index is asked with 250,000 levels", post("/v2/repository/index", []byte(`{"ready":`+nested(250_000, "")+`}`)), 400, "Invalid value for 'ready': expected a boolean"},
 		{"two inputs have one name", inferRequest("var", `{"inputs":[{"name":"INPUT0",`+goodInput+`},{"name":"INPUT0",`+goodInput+`}]}`), 400, "input 'INPUT0' already exists in request"},
+		{"two inputs have one name, and the second has too little", inferRequest("var", `{"inputs":[{"name":"INPUT0",`+goodInput+`},{"name":"INPUT0","shape":[3],"datatype":"FP32","data":[1]}],"id":"7"}`), 400, "[request id: 7] input 'INPUT0' already exists in request"},
+		{"the shape is empty", inferRequest("var", input(`"shape":[],"datatype":"FP32","data":[1,2]`)), 400, "unexpected shape for input 'INPUT0' for model 'var'. Expected [-1], got []. "},
 		{"there are 10,000 inputs", inferRequest("var", `{"inputs":[`+many(10_000, `{"name":"I%d","shape":[1],"datatype":"FP32","data":[1]}`)+`]}`), 400, "expected 1 inputs but got 10000 inputs"},
 		{"there are 10,000 outputs", inferRequest("var", `{"inputs":[{"name":"INPUT0",`+goodInput+`}],"outputs":[`+many(10_000, `{"name":"O%d"}`)+`]}`), 400, "unexpected inference output 'O0'"},
 		{"the shape has 50,000 dimensions", inferRequest("var", input(`"shape":[`+strings.Repeat("1,", 49_999)+`1],"datatype":"FP32","data":[1]`)), 400, "invalid shape for input 'INPUT0': it has more than 256 dimensions"},
@@ -133,7 +135,7 @@ func badInputs() []badInput {
 		{"a raw request does not divide", inferRequest("var", "12345", "Inference-Header-Content-Length: 0"), 400, "input byte size mismatch for input 'raw_input' for model 'var'. Expected 4, got 5"},
 		{"a raw request has two open dimensions", inferRequest("grid", "1234", "Inference-Header-Content-Length: 0"), 400, "can not be deduced because there are more than one variable-sized dimension"},
 		{"a raw request is too large", inferRequest("var", strings.Repeat("x", 2<<20), "Inference-Header-Content-Length: 0"), 400, "Raw input has a byte_size (2097152 bytes) that exceeds the maximum allowed value of 1048576 bytes."},
-		{"half floats are wanted as JSON", inferRequest("half", input(`"shape":[1],"datatype":"FP16","parameters":{"binary_data_size":2}`)+"12", "Inference-Header-Content-Length: 96"), 400, "sending FP16 data via JSON is not supported. Please use the binary data format for output OUTPUT0"},
+		{"half floats are wanted as JSON", inferRequest("half", input(`"shape":[1],"datatype":"FP16","parameters":{"binary_data_size":2}`)+"12", "Inference-Header-Content-Length: 96"), 400, "sending FP16 data via JSON is not supported. Please use the binary data format for output"},
 
 		// Compression.
 		{"the compression is unknown", inferRequest("var", input(goodInput), "Content-Encoding: br"), 501, "Unsupported compression type"},

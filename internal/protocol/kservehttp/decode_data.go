@@ -32,6 +32,9 @@ func (d *decoder) jsonData(t tensor.Type) bool {
 	in := &d.in
 	start := d.pos
 	n, ok := in.dims.Elements()
+	if len(in.dims) == 0 {
+		n = 0 // the engine names the missing shape; no model has a scalar here
+	}
 	if in.dataErr = d.checkData(t, n, ok); in.dataErr != nil || n == 0 {
 		return d.skip()
 	}
@@ -57,6 +60,9 @@ func (d *decoder) jsonData(t tensor.Type) bool {
 func (f dataFault) err(t tensor.Type) error {
 	switch f {
 	case dataKind:
+		if t == tensor.Bytes {
+			return status.Errorf(status.Internal, "Unable to parse JSON bytes array: %s", elementKind(t))
+		}
 		return errType("data", elementKind(t))
 	case dataDepth:
 		return status.Rejectf(reject.Malformed, status.InvalidArgument, "JSON nesting depth exceeds maximum allowed limit (%d)", maxNesting)

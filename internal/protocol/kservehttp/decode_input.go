@@ -2,6 +2,7 @@ package kservehttp
 
 import (
 	"math"
+	"slices"
 
 	"shoal/internal/infer"
 	"shoal/internal/status"
@@ -171,7 +172,7 @@ func (d *decoder) finishInput() error {
 	} else {
 		data, err = d.inputData()
 	}
-	if err != nil {
+	if err != nil && !d.named(in.nameText) { // a duplicate is worse: the engine says so
 		return err
 	}
 	if len(d.r.Inputs) == maxTensors {
@@ -183,6 +184,11 @@ func (d *decoder) finishInput() error {
 	to := d.r.AddInput()
 	to.Name, to.Type, to.Shape, to.Data, to.From = in.nameText, in.typed, in.dims, infer.Data{First: data, Private: true}, from
 	return nil
+}
+
+// named reports whether the request has an input of that name already.
+func (d *decoder) named(name string) bool {
+	return slices.ContainsFunc(d.r.Inputs, func(in infer.Input) bool { return in.Name == name })
 }
 
 // fault returns the error of a member that is missing or wrong.

@@ -134,7 +134,7 @@ func appendData(b []byte, o *infer.Output) ([]byte, error) {
 		return appendStrings(b, o)
 	case tensor.FP16, tensor.BF16:
 		return b, status.Errorf(status.InvalidArgument,
-			"sending %s data via JSON is not supported. Please use the binary data format for output %s", o.Type, o.Name)
+			"sending %s data via JSON is not supported. Please use the binary data format for output", o.Type)
 	}
 	size, p := o.Type.Size(), o.Data
 	if size == 0 || len(p)%size != 0 {

@@ -45,8 +45,18 @@ func answer(err error) (httpserver.ErrorHead, string) {
 	if e, ok := errors.AsType[*httpserver.Error](err); ok {
 		return httpserver.ErrorHead{Status: e.Status, Phrase: e.Phrase, Type: jsonType}, e.Text
 	}
-	return httpserver.ErrorHead{Status: httpStatus[status.CodeOf(err)], Type: jsonType}, status.Public(err)
+	code := httpStatus[status.CodeOf(err)]
+	if _, ok := errors.AsType[generateFault](err); ok {
+		code = 400
+	}
+	return httpserver.ErrorHead{Status: code, Type: jsonType}, status.Public(err)
 }
+
+// A generateFault is an error of a model that was asked in the short form. Its
+// status is 400 whatever its code is, as in Triton.
+type generateFault struct{ error }
+
+func (f generateFault) Unwrap() error { return f.error }
 
 // appendError appends the body of an answer that is an error.
 func appendError(b []byte, text string) []byte {

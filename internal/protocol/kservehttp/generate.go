@@ -51,10 +51,12 @@ func (h *handler) generate(x *httpserver.Exchange, rt route) (err error) {
 	switch {
 	case count > 1 || err == nil && count == 0:
 		return errNotOne
+	case err != nil && a.request.Outcome == infer.Failed:
+		return generateFault{err}
 	case err != nil:
 		return err
 	case failed != nil:
-		return failed
+		return generateFault{failed}
 	}
 	a.trace.Sending()
 	reply(x, out)
@@ -163,6 +165,9 @@ func (s *eventStream) run(ctx context.Context, v *engine.Version, a *inferAnswer
 	s.access.Ran(a.request)
 	if err != nil {
 		a.trace.Fail(err)
+		if a.request.Outcome == infer.Failed {
+			err = generateFault{err}
+		}
 		e := errorEvent(err)
 		if a.request.Outcome == infer.Refused {
 			e.refused = err
@@ -185,11 +190,10 @@ func (s *eventStream) infer(ctx context.Context, v *engine.Version, a *inferAnsw
 			return nil
 		}
 		a.trace.Sending()
-		err := resp.Err
-		b := append([]byte(nil), "data: "...)
-		if err == nil {
-			b, err = appendGenerated(b, a.request.ID, resp)
+		if resp.Err != nil {
+			return s.give(ctx, errorEvent(generateFault{resp.Err}))
 		}
+		b, err := appendGenerated([]byte("data: "), a.request.ID, resp)
 		if err == nil {
 			err = a.claim.Acquire(int64(cap(b)))
 			defer a.claim.Release()

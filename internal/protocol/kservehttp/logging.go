@@ -85,7 +85,8 @@ func (l *logChange) read(s *scanner, name string) bool {
 	case "log_format":
 		return readText(s, &l.Format, &l.bad)
 	case "log_file":
-		return readText(s, &l.File, &l.bad)
+		l.File = new(string) // whatever it is, it cannot be changed
+		return s.skip()
 	}
 	return s.skip()
 }

@@ -20,7 +20,7 @@ func (h *handler) traceSetting(x *httpserver.Exchange, rt route) error {
 	now := tracer.Settings(rt.model)
 	if string(x.Header.Method()) == "POST" {
 		var t traceChange
-		err := h.jsonBody(x, t.read)
+		err := h.jsonText(x, t.read)
 		if err = cmp.Or(err, t.bad); err != nil {
 			return err
 		}
@@ -75,8 +75,13 @@ func (t *traceChange) read(s *scanner, name string) bool {
 	switch {
 	case s.peek() == 'n':
 		return s.skip()
-	case s.peek() == '[' && name == "trace_level":
+	case name == "trace_file": // whatever it is, it cannot be changed
+		return s.skip()
+	case name == "trace_level" && s.peek() == '[':
 		return t.list(s, name)
+	case name == "trace_level":
+		t.bad = cmp.Or(t.bad, errJSONType("array"))
+		return s.skip()
 	}
 	var text *string
 	ok := readText(s, &text, &t.bad)
