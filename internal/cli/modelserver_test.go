@@ -3,11 +3,7 @@ package cli
 import (
 	"bytes"
 	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"math/big"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,15 +17,11 @@ import (
 )
 
 func TestKeystoreHasTheKeyAndItsCertificates(t *testing.T) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	made, err := selfSigned()
 	if err != nil {
 		t.Fatal(err)
 	}
-	plain := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "h"}, NotAfter: time.Now().Add(time.Hour)}
-	raw, err := x509.CreateCertificate(rand.Reader, plain, plain, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key, raw := made.PrivateKey.(*ecdsa.PrivateKey), made.Certificate[0]
 	leaf, err := x509.ParseCertificate(raw)
 	if err != nil {
 		t.Fatal(err)

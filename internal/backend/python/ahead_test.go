@@ -79,6 +79,22 @@ func runHeld(t *testing.T, in *instance) (r *infer.Request, leave func(), ran <-
 	return r, leave, ran
 }
 
+// bothAnswered waits for a batch and, in its turn, for the next, and checks what they answer.
+func bothAnswered(t *testing.T, first, second *infer.Request, ran <-chan error, turn testTurn, next <-chan error) {
+	t.Helper()
+	if err := <-ran; err != nil {
+		t.Fatal(err)
+	}
+	close(turn)
+	if err := <-next; err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []*infer.Request{first, second} {
+		sameAsInput(t, r)
+		r.Release()
+	}
+}
+
 // has fails until the worker has been sent so many batches in all.
 func has(in *instance, sent uint64) error {
 	in.mu.Lock()
@@ -99,17 +115,7 @@ func TestTheNextBatchIsInTheWorkerBeforeTheLastIsAnswered(t *testing.T) {
 		sent += 2
 		eventually(t, 10*time.Second, func() error { return has(in, sent) })
 		leave()
-		if err := <-ran; err != nil {
-			t.Fatal(err)
-		}
-		close(turn)
-		if err := <-next; err != nil {
-			t.Fatal(err)
-		}
-		for _, r := range []*infer.Request{first, second} {
-			sameAsInput(t, r)
-			r.Release()
-		}
+		bothAnswered(t, first, second, ran, turn, next)
 	}
 }
 
@@ -128,17 +134,7 @@ func TestABatchThatIsReadyEarlyIsSentAfterTheOneBeforeIt(t *testing.T) {
 	first, leave, ran := runHeld(t, in)
 	eventually(t, 10*time.Second, func() error { return has(in, 2) })
 	leave()
-	if err := <-ran; err != nil {
-		t.Fatal(err)
-	}
-	close(turn)
-	if err := <-next; err != nil {
-		t.Fatal(err)
-	}
-	sameAsInput(t, first)
-	sameAsInput(t, second)
-	first.Release()
-	second.Release()
+	bothAnswered(t, first, second, ran, turn, next)
 }
 
 func TestADyingWorkerFailsTheBatchItRunsAndNotTheNext(t *testing.T) {
