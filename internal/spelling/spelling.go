@@ -34,16 +34,29 @@ func Distance(a, b string) int {
 	return row[len(b)]
 }
 
+// swapped reports whether two texts differ by two neighbours that are swapped.
+func swapped(a, b string) bool {
+	i := 0
+	for i < len(a) && i < len(b) && a[i] == b[i] {
+		i++
+	}
+	return len(a) == len(b) && i+1 < len(a) && a[i] == b[i+1] && a[i+1] == b[i] && a[i+2:] == b[i+2:]
+}
+
 // Nearest returns the name that was probably meant by text: one that differs by
-// two letters, such as two that are swapped, or by a third of them; "" when none
-// is like it.
+// two letters, or by a third of them, where two that are swapped count once; ""
+// when none is like it.
 func Nearest(text string, names []string) string {
 	best, least := "", len(text)/3+1
 	if len(text) > 3 {
 		least = max(3, least)
 	}
 	for _, name := range names {
-		if d := Distance(text, name); d < least {
+		d := Distance(text, name)
+		if swapped(text, name) {
+			d = 1
+		}
+		if d < least {
 			best, least = name, d
 		}
 	}

@@ -26,3 +26,12 @@ func TestDistanceCountsLettersChangedAddedAndDropped(t *testing.T) {
 		}
 	}
 }
+
+func TestNearestFindsWhatWasMeant(t *testing.T) {
+	names := []string{"serve", "perf", "top"}
+	for text, want := range map[string]string{"sevre": "serve", "prf": "perf", "tpo": "top", "tob": "top", "xyz": "", "opt": ""} {
+		if got := Nearest(text, names); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package kservehttp
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -28,5 +29,29 @@ func TestTheGuideHasEveryRoute(t *testing.T) {
 		if !named[a] {
 			t.Errorf("the guide does not name the route of action %d, of class %v", a, actions[a].api)
 		}
+	}
+}
+
+// TestAddressesOfTheDocumentsAreServed reads the addresses that the documents have curl ask.
+func TestAddressesOfTheDocumentsAreServed(t *testing.T) {
+	pages, err := filepath.Glob("../../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	checked := 0
+	for _, page := range append(pages, "../../../README.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`localhost:8000(/v2[^\s'";`+"`"+`]*)`).FindAllStringSubmatch(string(text), -1) {
+			checked++
+			if parseRoute([]byte(m[1])).action == actNone {
+				t.Errorf("%s: %s is not served", page, m[1])
+			}
+		}
+	}
+	if checked < 10 {
+		t.Errorf("got %d addresses in the documents, want more than 10: are they still found?", checked)
 	}
 }
