@@ -30,7 +30,10 @@ def test_the_ten_lines_and_their_curl(tmp_path):
     with Server("--model", tmp_path / "mean.py", pymodels.PYTHON, *PORTS, *LOOPBACK) as server:
         server.wait_ready()
         answer = post(server.http, "/v2/models/mean/infer", body)
+        ((plain, shown),) = re.findall(r"/v2/models/mean/generate -d '(.*)'\n(.*)\n", TEXT)
+        generated = post(server.http, "/v2/models/mean/generate", plain)
     assert answer.status == 200 and '"data":[3.0]' in answer.text
+    assert generated.status == 200 and generated.text.strip() == shown
 
 
 def test_the_decorated_function(tmp_path):
