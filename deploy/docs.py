@@ -20,6 +20,14 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/**/*.md", "examples/**/*.md", "bench/README.md", "bench/results/*.md")
 PICTURES = (".svg", ".png")
+# The theme's links are too pale on white, and its tables are wider than a phone.
+STYLE = """\
+:root { --bs-link-color-rgb: 0, 94, 162; --bs-link-hover-color-rgb: 0, 63, 110; }
+[data-bs-theme=dark] { --bs-link-color-rgb: 120, 190, 245; --bs-link-hover-color-rgb: 170, 215, 250; }
+.col-md-9 a, .bs-sidebar a.nav-link { color: rgb(var(--bs-link-color-rgb)); }
+.col-md-9 table { display: block; overflow-x: auto; }
+.col-md-9 td code { white-space: nowrap; }
+"""
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 
 
@@ -70,8 +78,10 @@ def main() -> None:
     faults = stage(work / "pages")
     if faults:
         sys.exit("\n".join(faults))
+    (work / "pages" / "shoal.css").write_text(STYLE)
     config = {
         "site_name": "Shoal",
+        "extra_css": ["shoal.css"],
         "docs_dir": str(work / "pages"),
         "site_dir": str(work / "site"),
         "use_directory_urls": False,
