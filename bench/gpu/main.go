@@ -27,9 +27,10 @@ func main() {
 	batches := flag.String("batches", "1,2,4,8,16,32,64", "batch sizes")
 	seconds := flag.Float64("seconds", 0.7, "how long each loop runs")
 	spin := flag.Bool("spin", false, "wait with a busy core")
+	options := flag.String("options", "", "options of the CUDA provider, such as prefer_nhwc=1,use_tf32=0")
 	flag.Parse()
 	runtime.LockOSThread()
-	if err := run(flag.Arg(0), *batches, time.Duration(*seconds*float64(time.Second)), *spin); err != nil {
+	if err := run(flag.Arg(0), *batches, time.Duration(*seconds*float64(time.Second)), *spin, *options); err != nil {
 		fmt.Fprintln(os.Stderr, "gpu:", err)
 		os.Exit(1)
 	}
@@ -48,7 +49,7 @@ type bench struct {
 	at      [2]cuda.Address
 }
 
-func run(model, batches string, d time.Duration, spin bool) error {
+func run(model, batches string, d time.Duration, spin bool, options string) error {
 	path, err := library.Find(library.Environment("", os.Getenv))
 	if err != nil {
 		return err
@@ -70,7 +71,7 @@ func run(model, batches string, d time.Duration, spin bool) error {
 		return err
 	}
 	b := &bench{lib: lib, dev: dev, spin: spin}
-	plain, err := lib.NewSession(model, ort.Options{Providers: []ort.Provider{{Name: "CUDA", Options: map[string]string{"device_id": "0"}}}})
+	plain, err := lib.NewSession(model, provider(options))
 	if err != nil {
 		return err
 	}
@@ -83,13 +84,12 @@ func run(model, batches string, d time.Duration, spin bool) error {
 	if b.event, err = dev.NewEvent(spin); err != nil {
 		return err
 	}
-	bound, err := lib.NewSession(model, ort.Options{Providers: []ort.Provider{{Name: "CUDA", Options: map[string]string{
-		"device_id": "0", "has_user_compute_stream": "1", "user_compute_stream": strconv.FormatUint(uint64(b.stream), 10), "enable_cuda_graph": "1",
-	}}}})
+	bound, err := lib.NewSession(model, provider(options,
+		"has_user_compute_stream=1", "user_compute_stream="+strconv.FormatUint(uint64(b.stream), 10), "enable_cuda_graph=1"))
 	if err != nil {
 		return err
 	}
-	options, err := lib.NewRunOptions(map[string]string{"disable_synchronize_execution_providers": "1", "gpu_graph_id": "-1"})
+	runs, err := lib.NewRunOptions(map[string]string{"disable_synchronize_execution_providers": "1", "gpu_graph_id": "-1"})
 	if err != nil {
 		return err
 	}
@@ -103,11 +103,23 @@ func run(model, batches string, d time.Duration, spin bool) error {
 		if err != nil {
 			return err
 		}
-		if err := b.batch(ort.NewCall(plain, nil), ort.NewCall(bound, options), rows, d); err != nil {
+		if err := b.batch(ort.NewCall(plain, nil), ort.NewCall(bound, runs), rows, d); err != nil {
 			return fmt.Errorf("batch %d: %w", rows, err)
 		}
 	}
 	return nil
+}
+
+// provider returns the options of a session, with those of the CUDA provider as
+// a list and more.
+func provider(list string, more ...string) ort.Options {
+	o := map[string]string{"device_id": "0"}
+	for _, text := range append(more, strings.Split(list, ",")...) {
+		if name, value, ok := strings.Cut(text, "="); ok {
+			o[name] = value
+		}
+	}
+	return ort.Options{Providers: []ort.Provider{{Name: "CUDA", Options: o}}}
 }
 
 func (b *bench) describe(s *ort.Session) error {

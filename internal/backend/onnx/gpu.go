@@ -2,6 +2,7 @@ package onnx
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -116,26 +117,35 @@ func (m *loaded) startGPU(p backend.Placement) (backend.Instance, error) {
 		return newInstance(m, use), nil
 	}
 	start := time.Now()
-	in, err := m.newGPUInstance(dev, p, m.opening.set.graphs)
+	w := way{graphs: m.opening.set.graphs, channelsLast: m.prefersChannelsLast(dev, p)}
+	in, err := m.newGPUInstance(dev, p, w)
 	var unfit *noGraphsError
 	if errors.As(err, &unfit) { // anew, on another thread: a failed recording leaves an error behind in CUDA's runtime
 		m.noGraphs.Do(func() {
 			m.backend.log.Warn("the model runs without CUDA graphs, so that small batches take longer", "model", m.sig.Name, "err", unfit.why)
 		})
-		in, err = m.newGPUInstance(dev, p, false)
+		w.graphs = false
+		in, err = m.newGPUInstance(dev, p, w)
 	}
 	if err != nil {
 		return nil, noMemory(dev, status.Errorf(status.Internal, "instance %s: %v", p.Name, err))
 	}
 	m.backend.log.Info("instance is on a GPU", "model", m.sig.Name, "instance", p.Name, "gpu", p.GPU, "graphs", in.captured(),
-		"after", time.Since(start).Round(time.Millisecond))
+		"channels_last", w.channelsLast, "after", time.Since(start).Round(time.Millisecond))
 	return in, nil
 }
 
-func (m *loaded) newGPUInstance(dev cuda.Device, p backend.Placement, graphs bool) (*gpuInstance, error) {
+// A way is how an instance runs the model.
+type way struct {
+	graphs       bool
+	channelsLast bool // convolutions in the layout of tensor cores
+	trial        bool // only batches of one row and of the largest size will run
+}
+
+func (m *loaded) newGPUInstance(dev cuda.Device, p backend.Placement, w way) (*gpuInstance, error) {
 	in := &gpuInstance{model: m, device: dev, gpu: m.backend.gpuUse(p.GPU), thread: startThread(), born: time.Now(), values: make(map[int]*tensors)}
 	in.free = make(chan *gpuSlot, inputSlots)
-	if err := in.thread.do(func() error { return in.open(p, graphs) }); err != nil {
+	if err := in.thread.do(func() error { return in.open(p, w) }); err != nil {
 		_ = in.Close() // the first error is more important
 		return nil, err
 	}
@@ -162,7 +172,7 @@ func noMemory(dev cuda.Device, err error) error {
 
 // open makes what the instance has on the device. What it has made when it
 // fails, Close frees.
-func (in *gpuInstance) open(p backend.Placement, graphs bool) error {
+func (in *gpuInstance) open(p backend.Placement, w way) error {
 	if err := in.device.Enter(); err != nil {
 		return err
 	}
@@ -173,13 +183,13 @@ func (in *gpuInstance) open(p backend.Placement, graphs bool) error {
 			return err
 		}
 	}
-	if err := in.openSession(p, graphs); err != nil {
+	if err := in.openSession(p, w); err != nil {
 		return err
 	}
 	if err := in.layOut(); err != nil {
 		return err
 	}
-	if err := in.warmUp(graphs); err != nil {
+	if err := in.warmUp(w); err != nil {
 		return err
 	}
 	in.gpu.Bytes += in.use.arena(in.memory)
@@ -191,16 +201,16 @@ func (in *gpuInstance) GPU() (backend.GPUUse, bool) { return in.gpu, true }
 
 // openSession makes the session. ONNX Runtime refuses models that it could not
 // record.
-func (in *gpuInstance) openSession(p backend.Placement, graphs bool) error {
+func (in *gpuInstance) openSession(p backend.Placement, w way) error {
 	m := in.model
 	o, err := m.opening.set.options(m.lib, m.cfg, p, m.backend.gpu)
 	if err != nil {
 		return err
 	}
-	in.backendOptions(o.Providers, graphs)
+	in.backendOptions(o.Providers, w)
 	s, err := m.lib.NewSession(m.opening.path, o)
 	if err != nil {
-		if graphs && !saysNoMemory(err) {
+		if w.graphs && !saysNoMemory(err) {
 			return &noGraphsError{err}
 		}
 		return err
@@ -211,7 +221,7 @@ func (in *gpuInstance) openSession(p backend.Placement, graphs bool) error {
 	for k, v := range m.opening.set.run {
 		run[k] = v
 	}
-	if in.graphs = graphs; graphs {
+	if in.graphs = w.graphs; w.graphs {
 		run["gpu_graph_id"] = "-1" // we record the graphs ourselves: ONNX Runtime's belong to a thread and block every other one meanwhile
 	}
 	if in.options, err = m.lib.NewRunOptions(run); err != nil {
@@ -226,7 +236,7 @@ func (in *gpuInstance) openSession(p backend.Placement, graphs bool) error {
 
 // backendOptions adds the instance's stream to the options of the CUDA
 // provider.
-func (in *gpuInstance) backendOptions(providers []ort.Provider, graphs bool) {
+func (in *gpuInstance) backendOptions(providers []ort.Provider, w way) {
 	for _, p := range providers {
 		if p.Name != "CUDA" {
 			continue
@@ -234,8 +244,11 @@ func (in *gpuInstance) backendOptions(providers []ort.Provider, graphs bool) {
 		p.Options["has_user_compute_stream"] = "1"
 		p.Options["user_compute_stream"] = strconv.FormatUint(uint64(in.compute), 10)
 		delete(p.Options, "enable_cuda_graph")
-		if graphs {
+		if w.graphs {
 			p.Options["enable_cuda_graph"] = "1"
+		}
+		if w.channelsLast {
+			maps.Copy(p.Options, channelsLast)
 		}
 	}
 }

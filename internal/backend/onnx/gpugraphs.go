@@ -47,21 +47,24 @@ func (in *gpuInstance) graphFor(rows int) *graphSize {
 // fastest algorithms, which is repeated for each size, is over before clients
 // come; and records the graphs. The largest is first: it decides how much memory
 // the others find.
-func (in *gpuInstance) warmUp(graphs bool) error {
+func (in *gpuInstance) warmUp(w way) error {
 	sizes := graphSizes(in.model.sig.MaxBatch, in.model.opening.set.graphSizes)
+	if w.trial {
+		sizes = slices.Compact([]int{1, sizes[len(sizes)-1]})
+	}
 	for _, rows := range slices.Backward(sizes) {
 		want, err := in.sample(rows, func() error { return in.submit(rows) })
 		if err != nil {
 			return fmt.Errorf("warm up a batch of %d: %w", rows, err)
 		}
-		if !graphs {
+		if !w.graphs {
 			continue
 		}
 		if err := in.record(rows, want); err != nil {
 			return &noGraphsError{fmt.Errorf("record a batch of %d: %w", rows, err)}
 		}
 	}
-	if len(in.model.opening.set.graphSizes) > 0 || !graphs {
+	if len(in.model.opening.set.graphSizes) > 0 || !w.graphs || w.trial {
 		return nil
 	}
 	for rows := in.between(); rows > 0; rows = in.between() {

@@ -39,6 +39,7 @@ type loaded struct {
 	sessions []*usedSession
 
 	noGraphs sync.Once // the log says why there are no CUDA graphs
+	layout   layout    // of convolutions on a GPU
 }
 
 // A usedSession is a session and the number of instances that run on it.
