@@ -97,7 +97,7 @@ func tritonReference() string {
 	b.WriteString("# The flags of tritonserver\n\n" +
 		"What `shoal serve`, or the link `tritonserver`, does with each flag of tritonserver 2.6x; `go test ./internal/cli -update` rewrites\n" +
 		"this page. A flag *works*, or has *no effect*, which the log says once, or is *refused* with the reason. As in Triton,\n" +
-		"`tritonserver` also takes the beginning of a name that no other flag has. [serve.md](serve.md) has Shoal's own flags, too.\n")
+		"`tritonserver` also accepts abbreviated flags. [serve.md](serve.md) has Shoal's own flags, too.\n")
 	for _, g := range tritonFlags {
 		fmt.Fprintf(&b, "\n## %s\n\n| flag | here | what it does, or why not |\n|---|---|---|\n", g.group)
 		for _, name := range g.names {
