@@ -221,6 +221,7 @@ func (f *serveFlags) startMetrics(l *life, e *engine.Engine, ln net.Listener) (s
 	}
 	m := metrics.Start(metrics.Options{
 		GPUs:     gpus,
+		Cache:    e.Cache(),
 		Sessions: sessions,
 		Settings: f.metrics.settings, CPU: f.metrics.cpu, Log: l.log, User: &f.userMetrics,
 		Rejects: f.rejects, LogDropped: f.dropped, TraceDropped: f.traceDropped, Memory: l.memory.Budget(),

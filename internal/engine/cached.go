@@ -64,7 +64,9 @@ func (c *cached) do(ctx context.Context, v *Version, r *infer.Request) error {
 		switch {
 		case found != nil:
 			respcache.Fill(&r.Response, found)
-			c.hit(time.Since(r.Queued))
+			took := time.Since(r.Queued)
+			c.cache.Took(took, 0)
+			c.hit(took)
 			v.stats.queue.dist.Add(0, 1) // as in Triton, it counts as queued for no time
 			return nil
 		case wait == nil:
@@ -94,6 +96,8 @@ func (c *cached) compute(ctx context.Context, v *Version, r *infer.Request, key 
 	begin := time.Now()
 	kept = true
 	c.cache.End(key, &r.Response)
-	c.miss(looked + time.Since(begin))
+	inserted := time.Since(begin)
+	c.cache.Took(looked, inserted)
+	c.miss(looked + inserted)
 	return nil
 }

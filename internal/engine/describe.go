@@ -6,6 +6,7 @@ import (
 
 	"shoal/internal/infer"
 	"shoal/internal/model/modelpb"
+	"shoal/internal/respcache"
 	"shoal/internal/status"
 )
 
@@ -113,6 +114,9 @@ func (e *Engine) Statistics(name string, version int64) ([]Statistics, error) {
 	}
 	return list, nil
 }
+
+// Cache returns the cache of responses; nil when there is none.
+func (e *Engine) Cache() *respcache.Cache { return e.opt.Cache }
 
 // ServerName returns the server's name in its metadata.
 func (e *Engine) ServerName() string { return e.opt.Name }

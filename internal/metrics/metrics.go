@@ -19,6 +19,7 @@ import (
 	"shoal/internal/engine"
 	"shoal/internal/inflight"
 	"shoal/internal/reject"
+	"shoal/internal/respcache"
 )
 
 // A Source returns the counters of every ready version.
@@ -36,6 +37,8 @@ type Options struct {
 	GPUs func() ([]cuda.Usage, error)
 	// Memory is the budget of requests and answers in flight; nil is none.
 	Memory *inflight.Budget
+	// Cache is the cache of responses; nil is none.
+	Cache *respcache.Cache
 	// Sessions are those over shared memory; nil when they are off.
 	Sessions Sessions
 	// User has models' own metrics; nil is none.
@@ -76,6 +79,9 @@ func Start(opt Options, src Source) *Metrics {
 	}
 	if opt.Memory != nil {
 		reg.MustRegister(memoryCollectors(opt.Memory)...)
+	}
+	if opt.Cache != nil {
+		reg.MustRegister(cacheCollector{opt.Cache})
 	}
 	if opt.Sessions != nil {
 		reg.MustRegister(sessionCollectors(opt.Sessions)...)

@@ -6,6 +6,8 @@ package respcache
 import (
 	"container/list"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"shoal/internal/infer"
 )
@@ -15,11 +17,22 @@ import (
 type Cache struct {
 	limit int64
 
-	mu      sync.Mutex // protects the fields below
-	bytes   int64
-	entries map[Key]*list.Element // of *entry
-	recent  list.List             // of *entry, the last used first
-	flights map[Key]*flight       // those that are being computed
+	looking, inserting atomic.Int64 // nanoseconds, by Took
+
+	mu                      sync.Mutex // protects the fields below
+	bytes                   int64
+	entries                 map[Key]*list.Element // of *entry
+	recent                  list.List             // of *entry, the last used first
+	flights                 map[Key]*flight       // those that are being computed
+	hits, misses, evictions uint64
+}
+
+// Stats are what a cache holds and what it did.
+type Stats struct {
+	Responses               int
+	Bytes, Limit            int64
+	Hits, Misses, Evictions uint64
+	Lookup, Insertion       time.Duration // in sum
 }
 
 type entry struct {
@@ -45,12 +58,14 @@ func (c *Cache) Begin(k Key) (*infer.Response, <-chan struct{}) {
 	defer c.mu.Unlock()
 	if at := c.entries[k]; at != nil {
 		c.recent.MoveToFront(at)
+		c.hits++
 		return at.Value.(*entry).resp, nil
 	}
 	if f := c.flights[k]; f != nil {
 		return nil, f.done
 	}
 	c.flights[k] = &flight{done: make(chan struct{})}
+	c.misses++
 	return nil, nil
 }
 
@@ -76,12 +91,23 @@ func (c *Cache) End(k Key, resp *infer.Response) {
 		last := c.recent.Remove(c.recent.Back()).(*entry)
 		delete(c.entries, last.key)
 		c.bytes -= last.size
+		c.evictions++
 	}
 }
 
-// Size returns how many responses there are and their bytes.
-func (c *Cache) Size() (responses int, bytes int64) {
+// Took counts the time of a lookup and of the insertion after it, if there was one.
+func (c *Cache) Took(lookup, insertion time.Duration) {
+	c.looking.Add(int64(lookup))
+	c.inserting.Add(int64(insertion))
+}
+
+// Stats returns what the cache holds and what it did.
+func (c *Cache) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.entries), c.bytes
+	return Stats{
+		Responses: len(c.entries), Bytes: c.bytes, Limit: c.limit,
+		Hits: c.hits, Misses: c.misses, Evictions: c.evictions,
+		Lookup: time.Duration(c.looking.Load()), Insertion: time.Duration(c.inserting.Load()),
+	}
 }

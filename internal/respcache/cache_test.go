@@ -86,8 +86,8 @@ func TestACacheStaysWithinItsBytes(t *testing.T) {
 		t.Fatal("9 is there")
 	}
 	c.End(Key{9}, response(string(make([]byte, 1<<20)))) // larger than all of the cache
-	if n, bytes := c.Size(); n != 3 || bytes > c.limit {
-		t.Errorf("got %d responses of %d bytes, want 3 within %d", n, bytes, c.limit)
+	if s := c.Stats(); s.Responses != 3 || s.Bytes > c.limit || s.Hits != 4 || s.Misses != 6 || s.Evictions != 1 {
+		t.Errorf("got %+v, want 3 responses, 4 hits, 6 misses and 1 eviction", s)
 	}
 }
 

@@ -37,3 +37,6 @@ def test_a_request_is_computed_once(serve, protocol, flag):
     metrics = server.get(running.metrics, "/metrics").text
     assert 'nv_cache_num_hits_per_model{model="scaled",version="1"} 2' in metrics
     assert 'nv_cache_num_misses_per_model{model="scaled",version="1"} 2' in metrics
+    for name, value in (("entries", 2), ("hits", 2), ("misses", 2), ("lookups", 4), ("evictions", 0)):
+        assert f"nv_cache_num_{name} {value}\n" in metrics
+    assert all(f"\nnv_cache_{name} " in metrics for name in ("util", "lookup_duration", "insertion_duration"))
