@@ -10,20 +10,19 @@ import (
 
 // limiter returns what --rate-limit asks for, nil when it is off.
 func (f *serveFlags) limiter() (*sched.Limiter, error) {
-	switch f.rateLimit {
-	case "off":
-		return nil, nil
-	case "execution_count":
-	default:
-		return nil, fmt.Errorf("--rate-limit is %q, want off or execution_count", f.rateLimit)
-	}
 	var limits sched.Limits
 	for _, text := range f.rateResources {
 		if err := addLimit(&limits, text); err != nil {
 			return nil, err
 		}
 	}
-	return sched.NewLimiter(limits), nil
+	switch f.rateLimit {
+	case "off":
+		return nil, nil
+	case "execution_count":
+		return sched.NewLimiter(limits), nil
+	}
+	return nil, fmt.Errorf("--rate-limit is %q, want off or execution_count", f.rateLimit)
 }
 
 // addLimit reads name:count[:device].

@@ -19,6 +19,8 @@ func TestMisuseEndsWithItsExitCodeAndSaysWhatToDo(t *testing.T) {
 		{"a limit without a most", "serve --demo --http-max-input-size -4", command.ExitMisuse, "--http-max-input-size is -4, want 1 or more"},
 		{"a word that a flag does not know", "serve --demo --log-format pretty", command.ExitMisuse, "--log-format is \"pretty\", want default or ISO8601"},
 		{"a policy that there is not", "serve --demo --rate-limit x", command.ExitMisuse, "--rate-limit is \"x\""},
+		{"a resource without a count", "serve --demo --rate-limit-resource x", command.ExitMisuse, "--rate-limit-resource is \"x\""},
+		{"no number for a flag without effect", "serve --demo --http-thread-count many", command.ExitMisuse, "--http-thread-count is \"many\": want a whole number"},
 		{"a setting without a value", "serve --demo --backend-config x", command.ExitMisuse, "--backend-config is \"x\""},
 		{"a rule that is none", "serve --demo --http-restricted-api x", command.ExitMisuse, "--http-restricted-api: "},
 		{"an expression that is none", "serve --demo --grpc-header-forward-pattern (", command.ExitMisuse, "--grpc-header-forward-pattern: "},

@@ -55,17 +55,18 @@ var tritonFlags = []struct {
 // addWithoutEffect adds the flags of tritonserver that do nothing here, or are
 // refused.
 func addWithoutEffect(g *command.Group) {
-	g.Ignored("each connection has a goroutine of its own, so that there is no number of threads to choose",
+	g.IgnoredNumbers("each connection has a goroutine of its own, so that there is no number of threads to choose",
 		"http-thread-count", "grpc-infer-thread-count", "sagemaker-thread-count", "vertex-ai-thread-count")
-	g.Ignored("memory for requests and responses is bounded by --max-inflight-bytes",
+	g.IgnoredNumbers("memory for requests and responses is bounded by --max-inflight-bytes",
 		"grpc-infer-allocation-pool-size", "grpc-max-response-pool-size")
 	g.Ignored("the server sends pings by --grpc-keepalive-time, whether or not it sends data", "grpc-http2-max-pings-without-data")
 	g.Ignored("a client that pings too soon (--grpc-http2-min-recv-ping-interval-without-data) for the third time is disconnected",
 		"grpc-http2-max-ping-strikes")
 	g.Ignored("the backends and the cache are part of the binary", "backend-directory", "cache-directory")
 	g.Ignored("there are no repository agents; a model that asks for one is refused", "repoagent-directory")
-	g.Ignored("each backend reserves the memory that its models need",
-		"cuda-memory-pool-byte-size", "cuda-virtual-address-size", "buffer-manager-thread-count", "enable-peer-access")
+	const reserved = "each backend reserves the memory that its models need"
+	g.Ignored(reserved, "cuda-memory-pool-byte-size", "cuda-virtual-address-size", "enable-peer-access")
+	g.IgnoredNumbers(reserved, "buffer-manager-thread-count")
 	g.Ignored("the backends decide which GPUs they use", "min-supported-compute-capability")
 	g.Ignored("instances run where the system places them; use numactl or a CPU set for the process", "host-policy")
 	g.RefusedSwitches("SageMaker's endpoint is not served; put a proxy in front that maps /ping to /v2/health/ready and /invocations to /v2/models/NAME/infer",

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -93,6 +94,14 @@ func (g *Group) Ignored(reason string, names ...string) {
 	}
 }
 
+// IgnoredNumbers is Ignored for flags whose values must be whole numbers all the same.
+func (g *Group) IgnoredNumbers(reason string, names ...string) {
+	g.Ignored(reason, names...)
+	for _, name := range names {
+		g.Set.Lookup(name).Value.(*Ignored).number = true
+	}
+}
+
 // Refused adds flags of the original that are refused for this reason, which
 // says what to do instead.
 func (g *Group) Refused(reason string, names ...string) {
@@ -131,6 +140,7 @@ func (t *truth) Set(s string) error {
 // An Ignored is the value of a flag that does nothing.
 type Ignored struct {
 	Reason string
+	number bool
 	value  string
 }
 
@@ -140,7 +150,13 @@ func (i *Ignored) String() string { return i.value }
 func (i *Ignored) Type() string { return "value" }
 
 // Set implements pflag.Value.
-func (i *Ignored) Set(s string) error { i.value = s; return nil }
+func (i *Ignored) Set(s string) error {
+	if _, err := strconv.ParseInt(s, 10, 64); err != nil && i.number {
+		return errors.New("want a whole number")
+	}
+	i.value = s
+	return nil
+}
 
 // A Refused is the value of a flag that is known and not supported.
 type Refused struct {
