@@ -206,7 +206,11 @@ func checkShape(sig *model.Signature, r *infer.Request, in *infer.Input) error {
 	if want.Full.Accepts(in.Shape) && in.Shape.Fixed() {
 		return nil
 	}
-	if openBeforeMismatch(want.Full, in.Shape) {
+	skip := 0
+	if sig.MaxBatch > 0 {
+		skip = 1
+	}
+	if len(want.Full) == len(in.Shape) && openBeforeMismatch(want.Full[skip:], in.Shape[skip:]) {
 		return invalid(r, "All input dimensions should be specified for input '%s' for model '%s', got %s", in.Name, sig.Name, in.Shape)
 	}
 	note := ""
@@ -216,21 +220,18 @@ func checkShape(sig *model.Signature, r *infer.Request, in *infer.Input) error {
 	return invalid(r, "unexpected shape for input '%s' for model '%s'. Expected %s, got %s. %s", in.Name, sig.Name, want.Full, in.Shape, note)
 }
 
-// openBeforeMismatch reports whether a shape of the right rank leaves a dimension
-// open before one that does not fit.
+// openBeforeMismatch reports whether a shape that does not fit leaves a dimension
+// open before one that has another size.
 func openBeforeMismatch(want, got tensor.Shape) bool {
-	if len(want) != len(got) {
-		return false
-	}
 	for i := range want {
-		if got[i] < 0 {
+		if got[i] == -1 {
 			return true
 		}
 		if want[i] >= 0 && want[i] != got[i] {
 			return false
 		}
 	}
-	return false
+	return true // a negative one, where any size fits
 }
 
 // checkContent compares the bytes of an input with its shape, so that instances

@@ -115,6 +115,8 @@ func badInputs() []badInput {
 		{"there are 10,000 outputs", inferRequest("var", `{"inputs":[{"name":"INPUT0",`+goodInput+`}],"outputs":[`+many(10_000, `{"name":"O%d"}`)+`]}`), 400, "unexpected inference output 'O0'"},
 		{"the shape has 50,000 dimensions", inferRequest("var", input(`"shape":[`+strings.Repeat("1,", 49_999)+`1],"datatype":"FP32","data":[1]`)), 400, "invalid shape for input 'INPUT0': it has more than 256 dimensions"},
 		{"there are 50,000 parameters", inferRequest("var", `{"parameters":{`+many(50_000, `"p%d":1`)+`},"inputs":[]}`), 400, "the request has more than 1024 parameters; send fewer"},
+		{"the parameters are no object", inferRequest("var", `{"parameters":5,"inputs":[]}`), 500, "failed to get request params.: attempt to get members for non-object"},
+		{"an offset without a region", inferRequest("var", input(goodInput+`,"parameters":{"shared_memory_offset":"x"}`)), 500, "Unable to parse 'shared_memory_offset': attempt to access JSON non-unsigned-integer as unsigned-integer"},
 		{"a parameter is null", inferRequest("var", `{"parameters":{"p":null},"inputs":[]}`), 400, "parameter 'p' has invalid type. It should be either 'int', 'bool', or 'string'."},
 		{"a parameter is reserved", inferRequest("var", `{"parameters":{"triton_x":1},"inputs":[]}`), 400, "parameter keys starting with 'triton_' are reserved"},
 		{"the priority is negative", inferRequest("var", `{"parameters":{"priority":-1},"inputs":[]}`), 500, "Unable to parse 'priority'"},

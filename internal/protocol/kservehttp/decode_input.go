@@ -166,10 +166,12 @@ func (d *decoder) finishInput() error {
 	}
 	var data []byte
 	var from infer.Source
-	var err error
-	if in.region.name != absent {
+	err := in.region.fault()
+	switch {
+	case err != nil:
+	case in.region.name != absent:
 		from, err = d.use(&in.region)
-	} else {
+	default:
 		data, err = d.inputData()
 	}
 	if err != nil && !d.named(in.nameText) { // a duplicate is worse: the engine says so

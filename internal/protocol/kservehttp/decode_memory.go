@@ -33,6 +33,19 @@ func (d *decoder) regionParameter(name string, to *regionFields) bool {
 	return ok
 }
 
+// fault returns the error of a field that is wrong, with a region or without one.
+func (g *regionFields) fault() error {
+	switch {
+	case g.name == wrong:
+		return errType("shared_memory_region", kindString)
+	case g.offset == wrong:
+		return errType("shared_memory_offset", kindUint)
+	case g.size == wrong:
+		return errType("shared_memory_byte_size", kindUint)
+	}
+	return nil
+}
+
 // use finds the memory of an input.
 func (d *decoder) use(g *regionFields) (infer.Source, error) {
 	p, err := d.part(g)
@@ -53,14 +66,6 @@ func (d *decoder) place(g *regionFields) (infer.Sink, error) {
 
 // part finds the memory that a tensor names; the request keeps it.
 func (d *decoder) part(g *regionFields) (*shm.Part, error) {
-	switch {
-	case g.name == wrong:
-		return nil, errType("shared_memory_region", kindString)
-	case g.offset == wrong:
-		return nil, errType("shared_memory_offset", kindUint)
-	case g.size == wrong:
-		return nil, errType("shared_memory_byte_size", kindUint)
-	}
 	p, err := d.memory.Use(g.nameText, g.offsetBytes, g.length)
 	if err != nil {
 		return nil, err

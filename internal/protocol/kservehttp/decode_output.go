@@ -1,6 +1,7 @@
 package kservehttp
 
 import (
+	"cmp"
 	"math"
 
 	"shoal/internal/infer"
@@ -19,7 +20,7 @@ func (d *decoder) output() bool {
 	if !d.maybeMembers(d.outputMember) {
 		return false
 	}
-	err := d.out.check()
+	err := cmp.Or(d.out.check(), d.out.region.fault())
 	if err == nil && len(d.r.Outputs) == maxTensors {
 		err = status.Errorf(status.InvalidArgument, "the request names more than %d outputs", maxTensors)
 	}

@@ -13,7 +13,7 @@ import (
 // parameters reads the parameters of the whole request.
 func (d *decoder) parameters() bool {
 	if d.peek() != '{' {
-		d.found(rankParams, errType("parameters", kindObject))
+		d.found(rankParams, status.Errorf(status.Internal, "failed to get request params.: attempt to get members for non-object"))
 		return d.skip()
 	}
 	return d.members(d.parameter)
