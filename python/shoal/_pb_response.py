@@ -22,6 +22,9 @@ class _Code(enum.IntEnum):
     ALREADY_EXISTS = 6
     CANCELLED = 7
 
+    def __str__(self) -> str:
+        return f"__ErrorCode.{self.name}"  # what Triton's prints, and models write into logs and texts
+
 
 class TritonError:
     """The error of one request, with a code that becomes the client's status."""

@@ -307,6 +307,7 @@ def test_cancellation_is_seen_by_request_and_sender(worker, tmp_path):
             def execute(self, requests):
                 (r,) = requests
                 assert r.is_cancelled() and r.get_response_sender().is_cancelled()
+                assert str(pb_utils.TritonError("gone", pb_utils.TritonError.CANCELLED).code()) == "__ErrorCode.CANCELLED"
                 return [pb_utils.InferenceResponse(error=pb_utils.TritonError("gone", pb_utils.TritonError.CANCELLED))]
     """)
     handler.start()
