@@ -46,6 +46,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(skip)
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Shows why the tests that were tried again failed the first time."""
+    for report in terminalreporter.stats.get("rerun", ()):
+        terminalreporter.section(f"first try of {report.nodeid}")
+        terminalreporter.line(report.longreprtext[-4000:])
+
+
 @pytest.fixture(scope="session")
 def target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
     """The server that most tests share."""
