@@ -91,6 +91,9 @@ func (b *Budget) Used() int64 {
 	return b.used.Load()
 }
 
+// hasRoom reports whether n bytes fit beside what is in use. It takes none of them.
+func (b *Budget) hasRoom(n int64) bool { return b == nil || b.used.Load()+n <= b.limit }
+
 // Refused returns how many claims were refused.
 func (b *Budget) Refused() int64 {
 	if b == nil {

@@ -40,14 +40,15 @@ func idle(t int) *[]byte {
 	return b
 }
 
-// keep keeps an idle buffer of a tier.
-func keep(t int, b *[]byte) {
-	if t >= shelfTier {
+// keep keeps an idle buffer of a tier, a large one only within the budget.
+func (p *Pool) keep(t int, b *[]byte) {
+	switch {
+	case t < shelfTier:
+		tiers[t-minTier].Put(b)
+	case p.Budget().hasRoom(idleBytes.Load() + int64(cap(*b))):
 		ageShelves()
 		shelves[t-shelfTier].put(b)
-		return
 	}
-	tiers[t-minTier].Put(b)
 }
 
 // tier returns the power of two for a buffer of n bytes, and whether such
@@ -76,7 +77,7 @@ func (p *Pool) Budget() *Budget {
 // Get returns a buffer of n bytes, whether it fits the budget or not.
 func (p *Pool) Get(n int) *[]byte {
 	p.Budget().Force(size(n))
-	return take(n)
+	return p.take(n)
 }
 
 // Claim returns a buffer of n bytes for a request that already holds held. It
@@ -85,7 +86,7 @@ func (p *Pool) Claim(n int, held int64) (*[]byte, error) {
 	if err := p.Budget().Acquire(size(n), held); err != nil {
 		return nil, err
 	}
-	return take(n), nil
+	return p.take(n), nil
 }
 
 // Reuse returns a buffer of n bytes if one is idle and fits the budget now, and
@@ -101,14 +102,14 @@ func (p *Pool) Reuse(n int, held int64) *[]byte {
 		return nil
 	}
 	if !p.Budget().fits(1<<t, held) {
-		keep(t, b)
+		p.keep(t, b)
 		return nil
 	}
 	*b = (*b)[:n]
 	return b
 }
 
-func take(n int) *[]byte {
+func (p *Pool) take(n int) *[]byte {
 	t, kept := tier(n)
 	if !kept {
 		b := make([]byte, n)
@@ -117,6 +118,9 @@ func take(n int) *[]byte {
 	if b := idle(t); b != nil {
 		*b = (*b)[:n]
 		return b
+	}
+	if t >= shelfTier && !p.Budget().hasRoom(idleBytes.Load()) {
+		dropIdle() // of other sizes
 	}
 	b := make([]byte, n, 1<<t)
 	return &b
@@ -127,6 +131,6 @@ func (p *Pool) Put(b *[]byte) {
 	n := cap(*b)
 	p.Budget().Release(int64(n))
 	if t, kept := tier(n); kept && n == 1<<t {
-		keep(t, b)
+		p.keep(t, b)
 	}
 }

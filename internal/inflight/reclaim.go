@@ -72,8 +72,7 @@ func (r *Reclaimer) run() {
 		used, before = r.budget.ResetPeak(), used
 		if p.over(used) {
 			r.trim()
-			dropUnused()
-			dropUnused() // the second time nothing was needed in between
+			dropIdle()
 			runtime.GC() // sync.Pool keeps its content for one collection more
 			debug.FreeOSMemory()
 		} else if c.over(readHeap()) {

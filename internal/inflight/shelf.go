@@ -3,6 +3,7 @@ package inflight
 import (
 	"runtime"
 	"sync"
+	"sync/atomic"
 )
 
 // A shelf keeps large idle buffers of one size for all processors. sync.Pool
@@ -13,6 +14,9 @@ type shelf struct {
 	idle   []*[]byte // the last used is the last
 	unused int       // so many of the first were not needed since the last collection
 }
+
+// idleBytes is what all shelves keep.
+var idleBytes atomic.Int64
 
 func (s *shelf) get() *[]byte {
 	s.mu.Lock()
@@ -25,6 +29,7 @@ func (s *shelf) get() *[]byte {
 	s.idle[n-1] = nil
 	s.idle = s.idle[:n-1]
 	s.unused = min(s.unused, n-1)
+	idleBytes.Add(-int64(cap(*b)))
 	return b
 }
 
@@ -32,13 +37,29 @@ func (s *shelf) put(b *[]byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.idle = append(s.idle, b)
+	idleBytes.Add(int64(cap(*b)))
 }
 
 // age drops the buffers that were not needed since the last call.
 func (s *shelf) age() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	left := copy(s.idle, s.idle[s.unused:])
+	s.dropLocked(s.unused)
+}
+
+// drop drops all buffers.
+func (s *shelf) drop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dropLocked(len(s.idle))
+}
+
+// dropLocked drops the first n buffers.
+func (s *shelf) dropLocked(n int) {
+	for _, b := range s.idle[:n] {
+		idleBytes.Add(-int64(cap(*b)))
+	}
+	left := copy(s.idle, s.idle[n:])
 	clear(s.idle[left:])
 	s.idle = s.idle[:left]
 	s.unused = left
@@ -59,5 +80,11 @@ func afterCollections() {
 func dropUnused() {
 	for i := range shelves {
 		shelves[i].age()
+	}
+}
+
+func dropIdle() {
+	for i := range shelves {
+		shelves[i].drop()
 	}
 }

@@ -54,3 +54,30 @@ func TestShelvesAgeWithCollections(t *testing.T) {
 		}
 	}
 }
+
+// TestIdleMemoryIsPartOfTheBudget: what is in use and what is kept for later have
+// the budget together.
+func TestIdleMemoryIsPartOfTheBudget(t *testing.T) {
+	dropIdle()
+	p := NewPool(New(8<<20, 0))
+	small := []*[]byte{p.Get(1 << 20), p.Get(1 << 20), p.Get(1 << 20)}
+	large := p.Get(4 << 20)
+	for _, b := range small {
+		p.Put(b)
+	}
+	if got := idleBytes.Load(); got != 3<<20 {
+		t.Errorf("%d bytes are idle, want all three buffers", got)
+	}
+	more := p.Get(2 << 20) // 6 MiB in use and 3 idle are more than 8
+	if got := idleBytes.Load(); got != 0 {
+		t.Errorf("%d bytes are idle beside a full budget, want none", got)
+	}
+	other := p.Get(1 << 20)
+	p.Put(other) // beside 6 MiB
+	p.Put(large) // beside 2 MiB in use and 1 idle
+	p.Put(more)
+	if got := idleBytes.Load(); got != 7<<20 {
+		t.Errorf("%d bytes are idle, want all three buffers", got)
+	}
+	dropIdle()
+}
