@@ -111,18 +111,16 @@ func (p *Pool) Reuse(n int, held int64) *[]byte {
 
 func (p *Pool) take(n int) *[]byte {
 	t, kept := tier(n)
-	if !kept {
-		b := make([]byte, n)
-		return &b
-	}
-	if b := idle(t); b != nil {
-		*b = (*b)[:n]
-		return b
+	if kept {
+		if b := idle(t); b != nil {
+			*b = (*b)[:n]
+			return b
+		}
 	}
 	if t >= shelfTier && !p.Budget().hasRoom(idleBytes.Load()) {
 		dropIdle() // of other sizes
 	}
-	b := make([]byte, n, 1<<t)
+	b := make([]byte, n, size(n))
 	return &b
 }
 

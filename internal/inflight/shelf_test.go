@@ -79,5 +79,9 @@ func TestIdleMemoryIsPartOfTheBudget(t *testing.T) {
 	if got := idleBytes.Load(); got != 7<<20 {
 		t.Errorf("%d bytes are idle, want all three buffers", got)
 	}
-	dropIdle()
+	huge := p.Get(1<<maxTier + 1) // too large to be kept, and more than the budget
+	if got := idleBytes.Load(); got != 0 {
+		t.Errorf("%d bytes are idle beside a buffer that is not kept, want none", got)
+	}
+	p.Put(huge)
 }
