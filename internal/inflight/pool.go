@@ -34,6 +34,9 @@ var (
 // idle returns an idle buffer of a tier, or nil.
 func idle(t int) *[]byte {
 	if t >= shelfTier {
+		if b := idleDirect(t); b != nil {
+			return b
+		}
 		return shelves[t-shelfTier].get()
 	}
 	b, _ := tiers[t-minTier].Get().(*[]byte)
@@ -45,9 +48,12 @@ func (p *Pool) keep(t int, b *[]byte) {
 	switch {
 	case t < shelfTier:
 		tiers[t-minTier].Put(b)
+	case keepDirect(t, b):
 	case p.Budget().hasRoom(idleBytes.Load() + int64(cap(*b))):
 		ageShelves()
 		shelves[t-shelfTier].put(b)
+	default:
+		shelves[t-shelfTier].discard(b)
 	}
 }
 
@@ -117,8 +123,19 @@ func (p *Pool) take(n int) *[]byte {
 			return b
 		}
 	}
+	if t >= shelfTier {
+		if b := newDirect(t); b != nil {
+			*b = (*b)[:n]
+			return b
+		}
+	}
 	if t >= shelfTier && !p.Budget().hasRoom(idleBytes.Load()) {
 		dropIdle() // of other sizes
+	}
+	if kept && t >= shelfTier {
+		b := shelves[t-shelfTier].add(1 << t)
+		*b = (*b)[:n]
+		return b
 	}
 	b := make([]byte, n, size(n))
 	return &b

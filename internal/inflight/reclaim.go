@@ -62,7 +62,7 @@ func (r *Reclaimer) run() {
 	used, before := r.budget.Used(), int64(0)
 	for {
 		if r.setHeap {
-			debug.SetMemoryLimit(heapLimit(r.budget.Limit(), max(used, before), heapInUse()))
+			debug.SetMemoryLimit(heapLimit(r.budget.Limit(), max(used, before), shelfBytes.Load(), heapInUse()))
 		}
 		select {
 		case <-r.stop:
@@ -128,10 +128,13 @@ func (c *calm) over(h heapUse) bool {
 	return true
 }
 
-// heapLimit returns the memory limit for Go's collector: the budget with 5 % to
-// spare, and room for what else is in use. That room is twice its size, as the
-// collector has by default, so that only the budget's part is held tight.
-func heapLimit(limit, used, inUse int64) int64 {
+// heapLimit returns the memory limit for Go's collector, with a budget of limit
+// bytes, of which used were in use: what the budget leaves beside the shelves,
+// with 5 % to spare, and room for what else is in use. That room is twice its
+// size, as the collector has by default, so that only the budget's part is held
+// tight.
+func heapLimit(limit, used, shelves, inUse int64) int64 {
+	limit, used = max(0, limit-shelves), max(0, used-shelves)
 	return limit + limit/20 + max(heapRoom, 2*(inUse-used))
 }
 

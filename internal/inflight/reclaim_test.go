@@ -29,13 +29,15 @@ func TestPeakIsOverWhenUseStaysLow(t *testing.T) {
 }
 
 func TestHeapLimitLeavesRoomBesidesTheBudget(t *testing.T) {
-	for _, c := range []struct{ limit, used, inUse, want int64 }{
-		{1000 << 20, 0, 10 << 20, 1050<<20 + heapRoom},
-		{1000 << 20, 0, 100 << 20, 1250 << 20},
-		{1000 << 20, 900 << 20, 100 << 20, 1050<<20 + heapRoom},
+	for _, c := range []struct{ limit, used, shelves, inUse, want int64 }{
+		{1000 << 20, 0, 0, 10 << 20, 1050<<20 + heapRoom},
+		{1000 << 20, 0, 0, 100 << 20, 1250 << 20},
+		{1000 << 20, 900 << 20, 0, 100 << 20, 1050<<20 + heapRoom},
+		{1000 << 20, 900 << 20, 800 << 20, 200 << 20, 210<<20 + 200<<20},
+		{1000 << 20, 900 << 20, 1000 << 20, 100 << 20, 200 << 20},
 	} {
-		if got := heapLimit(c.limit, c.used, c.inUse); got != c.want {
-			t.Errorf("heapLimit(%d, %d, %d): got %d, want %d", c.limit, c.used, c.inUse, got, c.want)
+		if got := heapLimit(c.limit, c.used, c.shelves, c.inUse); got != c.want {
+			t.Errorf("heapLimit(%d, %d, %d, %d): got %d, want %d", c.limit, c.used, c.shelves, c.inUse, got, c.want)
 		}
 	}
 }
