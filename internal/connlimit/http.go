@@ -78,7 +78,7 @@ func (c *httpConn) IdleSince() (int64, bool) {
 
 // CloseIdle implements Conn.
 func (c *httpConn) CloseIdle() bool {
-	if !c.state.CompareAndSwap(httpIdle, httpClosed) {
+	if Unread(c.Conn) || !c.state.CompareAndSwap(httpIdle, httpClosed) {
 		return false
 	}
 	_ = c.Conn.Close()

@@ -23,7 +23,7 @@ type Conn interface {
 	// connection that never had a request counts as older by Unused.
 	IdleSince() (int64, bool)
 	// CloseIdle closes the connection and returns true, unless a request has
-	// come meanwhile.
+	// come meanwhile, even one that the server has not read yet (Unread).
 	CloseIdle() bool
 }
 

@@ -293,8 +293,11 @@ func (c *conn) IdleSince() (int64, bool) {
 	return since, c.idleLocked()
 }
 
-// CloseIdle implements connlimit.Conn.
-func (c *conn) CloseIdle() bool { return c.endIf(c.idleLocked) }
+// CloseIdle implements connlimit.Conn. Unread bytes keep a connection only while it
+// has no calls: a call that waits for memory may leave bytes unread for long.
+func (c *conn) CloseIdle() bool {
+	return c.endIf(func() bool { return c.idleLocked() && (len(c.streams) > 0 || !connlimit.Unread(c.nc)) })
+}
 
 // removeLocked removes a call from the connection and reports whether it was
 // there. Unless it was answered, the caller must cut it off.

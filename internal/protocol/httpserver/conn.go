@@ -254,7 +254,7 @@ func (c *conn) IdleSince() (int64, bool) {
 
 // CloseIdle implements connlimit.Conn.
 func (c *conn) CloseIdle() bool {
-	if !c.state.CompareAndSwap(connIdle, connClosed) && !c.reading.Load() {
+	if !c.reading.Load() && (connlimit.Unread(c.socket) || !c.state.CompareAndSwap(connIdle, connClosed)) {
 		return false
 	}
 	c.kill(false)
