@@ -111,6 +111,7 @@ type Placement struct {
 	Name  string // for logs and errors, such as "resnet_0_1"
 	Kind  modelpb.ModelInstanceGroup_Kind
 	GPU   int // the device of a KIND_GPU instance
+	Share int // how many instances the model has on that device
 	Count int // how many instances the model has on this machine in all
 	Group *modelpb.ModelInstanceGroup
 }
@@ -150,6 +151,14 @@ type Ahead interface {
 	// Ahead is how many more calls of Run there may be at a time. If their
 	// batches have a Turn, Run awaits it after the inputs are ready.
 	Ahead() int
+}
+
+// An Overlapping instance computes on a device, which goes on while the processor
+// prepares the next batch.
+type Overlapping interface {
+	Ahead
+	// Overlaps does nothing; it says that the instance is such a one.
+	Overlaps()
 }
 
 // A model that StartsInParallel may start several instances at the same time.

@@ -151,7 +151,7 @@ func checkText(list []checkedModel, bad int) string {
 func (f *checkFlags) checkAll(ctx context.Context, roots []string) ([]checkedModel, error) {
 	warned := &warnings{keptWarnings: &keptWarnings{byModel: make(map[string][]string)}}
 	log := slog.New(warned)
-	backends, err := f.serve.backends(log)
+	backends, err := f.serve.backends(log, nil)
 	if err != nil {
 		return nil, err
 	}

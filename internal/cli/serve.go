@@ -29,6 +29,7 @@ import (
 	"shoal/internal/cli/command"
 	"shoal/internal/demo"
 	"shoal/internal/engine"
+	"shoal/internal/inflight"
 	"shoal/internal/reject"
 	"shoal/internal/repository"
 	"shoal/internal/shm"
@@ -109,10 +110,14 @@ func serve(f *serveFlags, stdout, stderr io.Writer) error {
 	if err := f.writeRepositories(&temp); err != nil {
 		return err
 	}
-	backends, err := f.backends(log)
+	if f.mps != "auto" && f.mps != "off" {
+		return fmt.Errorf("--cuda-mps %s: want auto or off", f.mps)
+	}
+	backends, err := f.backends(log, temp.Path)
 	if err != nil {
 		return err
 	}
+	defer f.workers.Close()
 	limiter, err := f.limiter()
 	if err != nil {
 		return err
@@ -284,8 +289,9 @@ func holdBatches() (int, error) {
 	return n, nil
 }
 
-// backends returns the server's backends.
-func (f *serveFlags) backends(log *slog.Logger) ([]backend.Backend, error) {
+// backends returns the server's backends. Temp is the folder for their temporary
+// files.
+func (f *serveFlags) backends(log *slog.Logger, temp func() (string, error)) ([]backend.Backend, error) {
 	settings, err := f.backendSettings()
 	if err != nil {
 		return nil, err
@@ -296,7 +302,7 @@ func (f *serveFlags) backends(log *slog.Logger) ([]backend.Backend, error) {
 	}
 	cuda.LimitPinned(f.pinned)
 	ort := onnx.New(onnx.Options{
-		LoadLimits: limits,
+		LoadLimits: limits, Receive: inflight.UseDirect,
 		Library: func() (string, error) {
 			return library.Find(library.Environment(f.library, os.Getenv).WithPython(f.python))
 		},
@@ -308,7 +314,8 @@ func (f *serveFlags) backends(log *slog.Logger) ([]backend.Backend, error) {
 		Spare:             filepath.Join(os.TempDir(), fmt.Sprintf("shoal-%d", os.Getuid())),
 		Config:            mergeSettings(settings[""], settings["python"]),
 		ResponseQueueSize: f.responseQueue,
-		Logger:            log, Metrics: &f.userMetrics, HandlerMetrics: f.handlerMetric,
+		MPS:               f.mps == "auto", Temp: temp,
+		Logger: log, Metrics: &f.userMetrics, HandlerMetrics: f.handlerMetric,
 	})
 	f.workers = workers
 	return []backend.Backend{identity.Backend{}, repeat.Backend{}, square.Backend{}, ort, workers}, nil

@@ -57,6 +57,7 @@ type serveFlags struct {
 	loadLimits     []string
 	library        string
 	python         string
+	mps            string
 	batching       string
 	policy         model.Batching // of batching, by check
 	rateLimit      string
@@ -183,6 +184,7 @@ func (f *serveFlags) add(cmd *cobra.Command, def serveDefaults) {
 	g.Number(&f.exitTimeout, "exit-timeout-secs", 30, "how long requests in flight and models may take to end after SIGTERM or SIGINT")
 	g.Number(&f.preStop, "pre-stop-delay-secs", 0, "how long the server goes on taking requests after SIGTERM or SIGINT, while it reports not ready, before it stops; for load balancers that need a while to notice")
 	g.Number(&f.stopWith, "stop-with-process", 0, "stop, as on SIGTERM, when the process with this `number` ends; 0 is none")
+	g.Text(&f.mps, "cuda-mps", "auto", "`auto|off`: several instances of a Python model on one GPU use it at the same time, through NVIDIA's MPS, which the server starts, or in turns")
 	g.Text(&f.record, "record-arrivals", "", "write the time, model, shapes and sizes of each request to this `file`, for shoal perf --replay; if the disk is too slow, requests are left out and counted")
 	g.Text(&f.pprof, "pprof-address", "", "serve Go's profiles under /debug/pprof on this `host:port`; off when empty")
 	addWithoutEffect(command.NewGroup(cmd, "Triton's other flags"))

@@ -65,7 +65,8 @@ func addWithoutEffect(g *command.Group) {
 	g.Ignored("the backends and the cache are part of the binary", "backend-directory", "cache-directory")
 	g.Ignored("there are no repository agents; a model that asks for one is refused", "repoagent-directory")
 	const reserved = "each backend reserves the memory that its models need"
-	g.Ignored(reserved, "cuda-memory-pool-byte-size", "cuda-virtual-address-size", "enable-peer-access")
+	g.Ignored("each model reserves the GPU memory that it needs; gpu_mem_limit in its parameters bounds that", "cuda-memory-pool-byte-size")
+	g.Ignored(reserved, "cuda-virtual-address-size", "enable-peer-access")
 	g.IgnoredNumbers(reserved, "buffer-manager-thread-count")
 	g.Ignored("the backends decide which GPUs they use", "min-supported-compute-capability")
 	g.Ignored("instances run where the system places them; use numactl or a CPU set for the process", "host-policy")

@@ -157,8 +157,17 @@ func placements(cfg *modelpb.ModelConfig) []backend.Placement {
 		}
 	}
 	perGroup := make(map[*modelpb.ModelInstanceGroup]int)
+	onGPU := make(map[int]int)
+	for _, p := range list {
+		if p.Kind == modelpb.ModelInstanceGroup_KIND_GPU {
+			onGPU[p.GPU]++
+		}
+	}
 	for i := range list {
 		p := &list[i]
+		if p.Kind == modelpb.ModelInstanceGroup_KIND_GPU {
+			p.Share = onGPU[p.GPU]
+		}
 		p.Name = fmt.Sprintf("%s_%d", p.Group.GetName(), perGroup[p.Group])
 		p.Count = len(list)
 		perGroup[p.Group]++

@@ -112,12 +112,28 @@ func (a *Auto) ahead(v *View) Decision {
 	}
 	rows := a.MaxRows
 	if a.loops(v) {
-		rows = a.goal(v)
+		rows = min(a.goal(v), a.rest(v))
 	}
 	if v.Rows < rows {
 		return Decision{More: rows - v.Rows}
 	}
 	return Decision{Fill: rows}
+}
+
+// rest returns how many rows the callers have that are not in the running batch, if
+// those are prepared as soon as they are all there: while a device computes that
+// costs no time, and both batches take no longer than one of all callers with the
+// wait for them.
+func (a *Auto) rest(v *View) int {
+	if !v.Overlaps || v.Ahead > 0 || len(v.Running) != 1 {
+		return a.MaxRows
+	}
+	running, all := v.Running[0].Rows, int(math.Ceil(float64(v.Peak)*a.density))
+	rest := all - running
+	if rest <= 0 || all > a.MaxRows || a.costs.of(running, 1)+a.costs.of(rest, 1) > a.costs.of(all, 1)+a.learned.awaited {
+		return a.MaxRows
+	}
+	return rest
 }
 
 // start decides whether a held batch starts.
@@ -272,8 +288,9 @@ func (a *Auto) fit(v *View, most int) int {
 	return best
 }
 
-// explore is after how many batches the largest is tried.
-const explore = 64
+// explore is after how many batches the largest is tried. If the machine delays one
+// of these, large batches seem expensive until the next: seconds of a slow model.
+const explore = 16
 
 // balance returns how long a held batch waits because the next one, which starts
 // when another instance ends, would be larger than it: batches that start evenly

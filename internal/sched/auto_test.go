@@ -167,6 +167,74 @@ func TestAutoBringsCallersTogether(t *testing.T) {
 	}
 }
 
+// A device computes one batch while it prepares another.
+type device struct {
+	prepare, fixed, row time.Duration
+}
+
+func (d *device) Ahead() int   { return 1 }
+func (d *device) Close() error { return nil }
+
+func (d *device) Run(b *infer.Batch) error {
+	time.Sleep(d.prepare * time.Duration(b.Rows))
+	if b.Turn != nil {
+		b.Turn.Await()
+	}
+	time.Sleep(d.fixed + d.row*time.Duration(b.Rows))
+	return nil
+}
+
+// An overlapping device says so.
+type overlapping struct{ *device }
+
+func (overlapping) Overlaps() {}
+
+// TestAutoPreparesTheRestWhileADeviceComputes has as many callers as a batch has
+// rows: where a row costs much, two batches, one of which is prepared while the other
+// is computed, are faster than one for which the device waits.
+func TestAutoPreparesTheRestWhileADeviceComputes(t *testing.T) {
+	rate := func(in backend.Instance) (perSecond int) {
+		synctest.Test(t, func(t *testing.T) {
+			cfg := BatcherConfig{Policy: NewAuto(64), Levels: []QueuePolicy{{}}, Signature: fixedSignature(64)}
+			b, err := startBatcher(cfg, []backend.Instance{in}, &counting{}, newRuntimeTimer, func() (pauser, error) { return make(chanPauser, 1), nil })
+			if err != nil {
+				t.Fatal(err)
+			}
+			begin := time.Now()
+			var wg sync.WaitGroup
+			for c := range 64 {
+				wg.Go(func() {
+					rng := rand.New(rand.NewPCG(1, uint64(c)))
+					for range 300 {
+						if err := b.Do(t.Context(), request("r")); err != nil {
+							t.Error(err)
+						}
+						time.Sleep(200*us + time.Duration(rng.IntN(1000))*us)
+					}
+				})
+			}
+			wg.Wait()
+			perSecond = int(64 * 300 / time.Since(begin).Seconds())
+			b.Close()
+		})
+		return perSecond
+	}
+	for _, c := range []struct {
+		name        string
+		device      device
+		least, most float64 // of the rate without
+	}{
+		{"rows cost much", device{20 * us, 900 * us, 130 * us}, 1.1, 1.4},
+		{"rows cost little", device{4 * us, 1500 * us, 25 * us}, 0.97, 1.2},
+	} {
+		without := rate(&c.device)
+		with := rate(overlapping{&c.device})
+		if ratio := float64(with) / float64(without); ratio < c.least || ratio > c.most {
+			t.Errorf("%s: got %d rows/s and %d without, %.2f times, want %v to %v", c.name, with, without, ratio, c.least, c.most)
+		}
+	}
+}
+
 func TestAutoDoesNotAllocate(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector makes pools forget")

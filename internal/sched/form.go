@@ -64,12 +64,12 @@ func (f *former) view(now time.Time) *View {
 	v.Instances, v.Idle, v.Formed = len(f.all), len(f.idle), len(f.ready)
 	v.Running, v.InFlight, v.Peak = f.running, f.inFlight, f.peak.most()
 	v.Varies = f.peak.varying()
-	v.Open, v.Ahead = 0, 0
+	v.Open, v.Ahead, v.Overlaps = 0, 0, false
 	if f.open != nil {
 		v.Open = f.open.rows
 	}
 	if len(f.all) == 1 {
-		v.Ahead = max(0, f.all[0].batches-1)
+		v.Ahead, v.Overlaps = max(0, f.all[0].batches-1), f.all[0].overlaps
 	}
 	return v
 }

@@ -58,6 +58,9 @@ type View struct {
 	// Formed is how many batches wait for an instance, and Ahead how many wait
 	// at an instance that runs another.
 	Formed, Ahead int
+	// Overlaps means that the only instance prepares a batch while a device
+	// computes another.
+	Overlaps bool
 	// Running are the batches that run, the oldest first.
 	Running []Running
 	// InFlight is how many requests have no answer yet, and Peak the recent

@@ -48,6 +48,7 @@ type instance struct {
 
 	// Under the pool's mutex.
 	most        int           // how many batches it may have, if it is the only one
+	overlaps    bool          // it prepares one while a device computes another
 	batches     int           // how many it has
 	lastRun     time.Duration // how long its last batch took
 	lastEnd     time.Time     // when that ended
@@ -74,6 +75,8 @@ func (p *pool) Add(instances ...backend.Instance) error {
 			}
 			if a, ok := in.(backend.Ahead); ok {
 				i.turns, i.most = newTurns(p.record), 1+a.Ahead()
+				_, i.overlaps = in.(backend.Overlapping)
+				i.overlaps = i.overlaps && i.most > 1
 			}
 		}
 		watch(in, func(available bool) { p.setAvailable(i, available) })

@@ -21,10 +21,12 @@ type returns struct {
 	age     int // batches since the last for which an instance waited
 }
 
-// times are how often something took how long.
+// times are how often something took how long. The past fades: each batch counts
+// for more than the last, which takes less time than to reduce all counts.
 type times struct {
 	counts [returnSizes]float32 // by size
 	total  float32
+	weight float32 // of what is added now
 }
 
 type answers struct {
@@ -33,10 +35,12 @@ type answers struct {
 }
 
 // returnSizes is how many classes of times there are, four for each doubling from
-// a microsecond on; returnMemory is what remains of a count with each batch.
+// a microsecond on; returnMemory is what remains of a count with each batch, and
+// mostWeight when weights begin anew.
 const (
 	returnSizes  = 96
 	returnMemory = 0.98
+	mostWeight   = 1e9
 )
 
 // observe learns from a batch's requests when they came and when they were
@@ -90,7 +94,7 @@ func (r *returns) match(queued time.Time, horizon time.Duration) (time.Duration,
 
 // waiting returns the times of callers for whom an instance waits.
 func (r *returns) waiting() *times {
-	if r.awaited.total < 8 {
+	if r.awaited.number() < 8 {
 		return &r.all
 	}
 	return &r.awaited
@@ -113,16 +117,26 @@ func returnSize(d time.Duration) int {
 }
 
 func (t *times) fade() {
-	for i := range t.counts {
-		t.counts[i] *= returnMemory
+	t.weight /= returnMemory
+	if 0 < t.weight && t.weight < mostWeight {
+		return
 	}
-	t.total *= returnMemory
+	for i := range t.counts {
+		if t.counts[i] /= mostWeight; t.counts[i] < 1/mostWeight { // too small to matter, and slow to compute with
+			t.counts[i] = 0
+		}
+	}
+	t.total /= mostWeight
+	t.weight = max(1, t.weight/mostWeight)
 }
 
 func (t *times) add(took time.Duration) {
-	t.counts[returnSize(took)]++
-	t.total++
+	t.counts[returnSize(took)] += t.weight
+	t.total += t.weight
 }
+
+// number returns how many were added, older ones counted less.
+func (t *times) number() float32 { return t.total / max(1, t.weight) }
 
 // within returns the time within which that share of them is.
 func (t *times) within(share float32) time.Duration {

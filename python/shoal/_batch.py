@@ -220,6 +220,7 @@ class Batch:
             self._slot.result.fail(i, message, code)
             self._answered[i] = 1
             self._due -= 1
+            self._channel.erred = True
 
     def _claim(self, i):
         """Check that request i may be answered."""

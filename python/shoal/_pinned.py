@@ -46,6 +46,14 @@ class Pins:
         if address is not None:
             self._driver.cuMemHostUnregister(ctypes.c_void_p(address))
 
+    def lost(self):
+        """Why CUDA does nothing for this process any more, empty while it works: after a fault of a kernel, or of another
+        process by the side of which it runs (MPS), every call gets the same error until the process ends."""
+        if self._driver is None or not self.in_use():
+            return ""
+        code = self._driver.cuCtxSynchronize()
+        return "error %d of cuCtxSynchronize" % code if code != 0 else ""
+
     def _fail(self, why):
         self.failed = True
         self._note("the memory of batches cannot be pinned, so that copies to the GPU take longer: %s" % why)

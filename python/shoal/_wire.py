@@ -47,6 +47,7 @@ class Channel:
         self.limit = config["limit"]
         self.room = config.get("room", 0)  # bytes that a decoupled model may send to a client before it asks
         self.copies = self.decoupled  # give handlers copies of inputs rather than views
+        self.erred = False  # a request got an error
         self.note = lambda text: None  # logs a line for the operator
         self.pins = None  # the registered memory of a worker on a GPU
         if config.get("pinned"):
@@ -115,6 +116,15 @@ class Channel:
             if self._gone:
                 self._forget(self._sequence)
             write(back, ONE)
+            if self.erred:
+                self._check_gpu()
+
+    def _check_gpu(self):
+        """End the worker if its GPU was what failed: another one takes its place."""
+        self.erred = False
+        why = self.pins.lost() if self.pins is not None else ""
+        if why:
+            raise RuntimeError("the GPU does nothing for this process any more, so that another has to take its place: " + why)
 
     def ahead(self):
         """The number of the batch that runs next and its inputs by name, each one array in pinned memory; None while

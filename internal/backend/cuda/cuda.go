@@ -182,6 +182,22 @@ func (p Pinned) Alloc(n int) ([]byte, error) {
 	return b, err
 }
 
+// Direct returns n bytes of pinned memory that stay for good, nil when there are
+// none.
+func (p Pinned) Direct(n int) []byte {
+	if !claim(n) {
+		return nil
+	}
+	if p.Device.Enter() == nil {
+		defer p.Device.Leave()
+		if b, err := p.Device.AllocHost(n); err == nil {
+			return b
+		}
+	}
+	p.unclaim(n)
+	return nil
+}
+
 func (Pinned) unclaim(n int) {
 	pool.mu.Lock()
 	defer pool.mu.Unlock()

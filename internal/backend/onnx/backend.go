@@ -33,6 +33,9 @@ type Options struct {
 	// GPU is how instances get onto GPUs; the zero value means NVIDIA's driver
 	// and ONNX Runtime's CUDA provider.
 	GPU GPU
+	// Receive is called with a source of pinned memory for requests when a model
+	// runs on a GPU; nil means that requests are received elsewhere.
+	Receive func(source func(n int) []byte)
 	// LoadLimits are the fractions of GPUs' memory, by their numbers, beyond
 	// whose use no instance is started.
 	LoadLimits map[int]float64
@@ -43,9 +46,12 @@ type GPU struct {
 	Devices  func() (cuda.Devices, error)
 	Provider string // the execution provider, "" for none: then devices' memory is the host's
 	Memory   string // ONNX Runtime's name of the devices' memory
+	// OnHost returns the inputs and outputs that are not in the devices' memory;
+	// nil means none.
+	OnHost func(*ort.Session) ([]string, error)
 }
 
-var nvidia = GPU{Devices: func() (cuda.Devices, error) { return cuda.Open() }, Provider: "CUDA", Memory: "Cuda"}
+var nvidia = GPU{Devices: func() (cuda.Devices, error) { return cuda.Open() }, Provider: "CUDA", Memory: "Cuda", OnHost: (*ort.Session).OnHost}
 
 // A Backend runs ONNX models.
 type Backend struct {

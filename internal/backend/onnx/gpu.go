@@ -2,7 +2,7 @@ package onnx
 
 import (
 	"errors"
-	"maps"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +15,7 @@ import (
 	"shoal/internal/backend/onnx/ort"
 	"shoal/internal/model/modelpb"
 	"shoal/internal/status"
+	"shoal/internal/tensor"
 )
 
 // inputSlots is how many batches a GPU instance has at a time: while one
@@ -72,6 +73,8 @@ type gpuSlot struct {
 	computed    cuda.Event   // the outputs are in the slot's device memory
 	done        cuda.Event   // the outputs are in host memory
 	outputPlace []int        // where each output is in out
+	sources     [][]byte     // where each input of the batch is on the host
+	gathered    bool         // that is in the slot's host memory, one after the other
 }
 
 // tensors are ONNX Runtime's tensors over the model's device memory for a batch
@@ -103,6 +106,9 @@ func (s settings) otherAccelerator() bool {
 // startGPU returns an instance on a GPU.
 func (m *loaded) startGPU(p backend.Placement) (backend.Instance, error) {
 	dev, err := m.backend.device(p.GPU)
+	if err != nil && outOfMemory(err) { // for this process's share of the driver
+		return nil, status.Errorf(status.ResourceExhausted, "instance %s: %v: other processes have all of it; nvidia-smi lists them", p.Name, err)
+	}
 	if err != nil {
 		return nil, status.Errorf(status.InvalidArgument, "instance %s: %v", p.Name, err)
 	}
@@ -217,6 +223,11 @@ func (in *gpuInstance) openSession(p backend.Placement, w way) error {
 	}
 	in.use = &usedSession{session: s, memory: cuda.Pinned{Device: in.device}, kind: p.Kind, gpu: p.GPU}
 	in.slots.model, in.slots.use = m, in.use
+	if w.graphs {
+		if err := in.checkGraphs(s); err != nil {
+			return err
+		}
+	}
 	run := map[string]string{"disable_synchronize_execution_providers": "1"}
 	for k, v := range m.opening.set.run {
 		run[k] = v
@@ -234,6 +245,30 @@ func (in *gpuInstance) openSession(p backend.Placement, w way) error {
 	return err
 }
 
+// checkGraphs returns an error for a model of which the processor reads or writes an
+// input or output, such as a shape: a graph would keep what that was when it was
+// recorded. Where ONNX Runtime does not say, integers are taken for such inputs.
+func (in *gpuInstance) checkGraphs(s *ort.Session) error {
+	ask := in.model.backend.gpu.OnHost
+	if ask == nil {
+		return nil
+	}
+	names, err := ask(s)
+	if errors.Is(err, ort.ErrUnknown) {
+		for i := range in.model.inputs {
+			if x := &in.model.inputs[i]; x.Type != tensor.FP32 && x.Type != tensor.FP16 && x.Type != tensor.BF16 {
+				names = append(names, x.Name)
+			}
+		}
+	} else if err != nil {
+		return err
+	}
+	if len(names) > 0 {
+		return &noGraphsError{fmt.Errorf("the processor uses '%s', and a graph would not see it change", strings.Join(names, "', '"))}
+	}
+	return nil
+}
+
 // backendOptions adds the instance's stream to the options of the CUDA
 // provider.
 func (in *gpuInstance) backendOptions(providers []ort.Provider, w way) {
@@ -247,8 +282,10 @@ func (in *gpuInstance) backendOptions(providers []ort.Provider, w way) {
 		if w.graphs {
 			p.Options["enable_cuda_graph"] = "1"
 		}
-		if w.channelsLast {
-			maps.Copy(p.Options, channelsLast)
+		for name, value := range channelsLast {
+			if _, given := p.Options[name]; w.channelsLast && !given {
+				p.Options[name] = value
+			}
 		}
 	}
 }
@@ -309,6 +346,9 @@ func (in *gpuInstance) layOut() error {
 			return err
 		}
 		in.free <- s
+	}
+	if receive := m.backend.options.Receive; receive != nil {
+		receive(cuda.Pinned{Device: in.device}.Direct)
 	}
 	return nil
 }

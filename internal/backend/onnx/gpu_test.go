@@ -15,7 +15,9 @@ import (
 	"shoal/internal/backend/cuda"
 	"shoal/internal/backend/cuda/cudatest"
 	"shoal/internal/backend/onnx/onnxtest"
+	"shoal/internal/backend/onnx/ort"
 	"shoal/internal/infer"
+	"shoal/internal/inflight"
 	"shoal/internal/model/modelpb"
 	"shoal/internal/status"
 	"shoal/internal/tensor"
@@ -165,6 +167,65 @@ func TestTheOrderOfCallsOnAGPU(t *testing.T) {
 	in.(*gpuInstance).free <- other
 }
 
+// TestARequestInPinnedMemoryIsNotCopiedOnTheHost: what was received into memory
+// that the GPU reads stays there.
+func TestARequestInPinnedMemoryIsNotCopiedOnTheHost(t *testing.T) {
+	devices := cudatest.New(1)
+	b, _ := gpuBackend(t, devices)
+	b.options.Receive = inflight.UseDirect
+	instance := startOnGPU(t, b, onnxtest.AddSub(tensor.FP32, 16), onGPU)
+	defer instance.Close()
+	in := instance.(*gpuInstance)
+	received := inflight.NewPool(nil).Get(256 << 10)
+	for _, c := range []struct {
+		name            string
+		beside, private bool
+		requests        int
+		copied          bool
+	}{
+		{"alone", false, true, 1, false},
+		{"beside another batch", true, true, 1, false},
+		{"with another request", false, true, 2, true},
+		{"in memory that others can write", false, false, 1, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.beside {
+				other := <-in.free
+				defer func() { in.free <- other }()
+			}
+			for _, s := range in.all {
+				for i := range s.region.mem {
+					s.region.mem[i] = 0xee
+				}
+			}
+			batch, rest := infer.Batch{Rows: 3 * c.requests}, *received
+			var sent [][][]float32
+			for n := range c.requests {
+				r, values := scaled(rand.New(rand.NewPCG(1, uint64(n))), 3, 16)
+				for i := range r.Inputs {
+					d := &r.Inputs[i].Data
+					size := copy(rest, d.First)
+					d.First, d.Private, rest = rest[:size], c.private, rest[size:]
+				}
+				batch.Requests, sent = append(batch.Requests, r), append(sent, values)
+			}
+			if err := in.Run(&batch); err != nil {
+				t.Fatal(err)
+			}
+			for i, r := range batch.Requests {
+				checkAddSub(t, r, sent[i])
+				r.Release()
+			}
+			copied := slices.ContainsFunc(in.all, func(s *gpuSlot) bool {
+				return slices.ContainsFunc(s.region.mem, func(b byte) bool { return b != 0xee })
+			})
+			if copied != c.copied {
+				t.Errorf("got copied on the host %v, want %v", copied, c.copied)
+			}
+		})
+	}
+}
+
 func TestAModelMayWantNoBatchAhead(t *testing.T) {
 	b, _ := gpuBackend(t, cudatest.New(1))
 	in := startOnGPU(t, b, onnxtest.AddSub(tensor.FP32, 4), onGPU+` parameters { key: "overlap" value { string_value: "0" } }`)
@@ -193,6 +254,36 @@ func TestAModelThatCannotBeRecordedRunsWithoutGraphs(t *testing.T) {
 	checkAddSub(t, r, values)
 	if got := strings.Count(log.String(), "runs without CUDA graphs"); got != 1 || !strings.Contains(log.String(), "not permitted") {
 		t.Errorf("got %s, want one line with the reason", log)
+	}
+}
+
+func TestInputsOfTheProcessorAreNotRecorded(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		typ    tensor.Type
+		on     []string
+		err    error
+		graphs bool
+		want   string
+	}{
+		{"all on the device", tensor.FP32, nil, nil, true, ""},
+		{"an input on the host", tensor.FP32, []string{"INPUT1"}, nil, false, "the processor uses 'INPUT1'"},
+		{"not known", tensor.FP32, nil, ort.ErrUnknown, true, ""},
+		{"not known, whole numbers", tensor.Int32, nil, ort.ErrUnknown, false, "'INPUT0', 'INPUT1'"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			devices := cudatest.New(1)
+			b, log := gpuBackend(t, devices)
+			b.gpu.OnHost = func(*ort.Session) ([]string, error) { return c.on, c.err }
+			in := startOnGPU(t, b, onnxtest.AddSub(c.typ, 4), onGPU)
+			defer in.Close()
+			if got := strings.Contains(strings.Join(devices[0].Calls(), "\n"), "Capture"); got != c.graphs {
+				t.Errorf("got graphs %v, want %v", got, c.graphs)
+			}
+			if !strings.Contains(log.String(), c.want) {
+				t.Errorf("got %s, want %q in it", log, c.want)
+			}
+		})
 	}
 }
 

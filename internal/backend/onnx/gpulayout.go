@@ -13,7 +13,8 @@ import (
 // channelsLast are the options by which ONNX Runtime's CUDA provider computes
 // convolutions in the layout that tensor cores read (NHWC), each together with
 // its bias and activation. On an H200, ResNet-50 is 1.6 times as fast with
-// them. Other models are slower: they are tried.
+// them. Other models are slower, and outputs differ in their last digits: it is
+// for models that ask for it.
 var channelsLast = map[string]string{"prefer_nhwc": "1", "fuse_conv_bias": "1"}
 
 // A layout is how a model's convolutions run on GPUs, which is found out once.
@@ -30,14 +31,16 @@ type trial struct {
 }
 
 // prefersChannelsLast reports whether the model has convolutions that are faster
-// with channels last, and gives the same outputs so. A configuration that says how
-// they run decides.
+// with channels last, and gives the same outputs so but for their last digits. It
+// is tried if the configuration asks for that (prefer_nhwc: auto).
 func (m *loaded) prefersChannelsLast(dev cuda.Device, p backend.Placement) bool {
 	m.layout.tried.Do(func() {
 		s := &m.opening.set
-		_, layout := s.cuda["prefer_nhwc"]
-		_, fused := s.cuda["fuse_conv_bias"]
-		if layout || fused || !s.graphs || len(s.gpuAccelerators) > 0 || !m.hasConvolutions() {
+		if !s.tryLayouts || !m.hasConvolutions() {
+			return
+		}
+		if !s.graphs {
+			m.backend.log.Warn("prefer_nhwc: auto compares CUDA graphs, and the model is to run without: convolutions run in the usual layout", "model", m.sig.Name)
 			return
 		}
 		plain, err := m.try(dev, p, way{graphs: true, trial: true})

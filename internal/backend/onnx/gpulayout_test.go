@@ -21,15 +21,18 @@ var convolution = onnxtest.Model{
 
 func TestConvolutionsAreTriedInBothLayouts(t *testing.T) {
 	sizes := onGPU + ` parameters { key: "cuda_graph_batch_sizes" value { string_value: "1,2" } }`
+	auto := ` parameters { key: "prefer_nhwc" value { string_value: "auto" } }`
 	for _, c := range []struct {
 		name   string
 		model  onnxtest.Model
 		config string
 		graphs int // of 1, 2 and 8 rows, and of 1 and 8 in each trial
 	}{
-		{"convolutions", convolution, sizes, 3 + 2 + 2},
-		{"none", onnxtest.Identity(tensor.FP32, 1, 2, 2), sizes, 3},
+		{"convolutions", convolution, sizes + auto, 3 + 2 + 2},
+		{"none", onnxtest.Identity(tensor.FP32, 1, 2, 2), sizes + auto, 3},
+		{"the usual layout", convolution, sizes, 3},
 		{"the configuration decides", convolution, sizes + ` parameters { key: "prefer_nhwc" value { string_value: "0" } }`, 3},
+		{"no graphs to compare", convolution, sizes + auto + ` parameters { key: "enable_cuda_graph" value { string_value: "0" } }`, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			devices := cudatest.New(1)

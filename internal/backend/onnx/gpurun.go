@@ -10,6 +10,7 @@ import (
 	"shoal/internal/backend/cuda"
 	"shoal/internal/backend/onnx/ort"
 	"shoal/internal/infer"
+	"shoal/internal/inflight"
 	"shoal/internal/procs"
 	"shoal/internal/status"
 )
@@ -21,6 +22,9 @@ func (in *gpuInstance) Ahead() int {
 	}
 	return inputSlots - 1
 }
+
+// Overlaps implements backend.Overlapping.
+func (in *gpuInstance) Overlaps() {}
 
 // Run implements backend.Instance. The batch's work is in the device's queue
 // before its turn has come, so that the device goes from one batch to the next
@@ -36,7 +40,7 @@ func (in *gpuInstance) Run(b *infer.Batch) error {
 	if err != nil {
 		return in.fault(err)
 	}
-	if err := slot.gather(p, requests, false); err != nil {
+	if err := slot.collect(p, requests); err != nil {
 		return in.fault(err)
 	}
 	out := in.slots.take()
@@ -56,6 +60,35 @@ func (in *gpuInstance) Run(b *infer.Batch) error {
 	}
 	out.hand(requests, rows)
 	return nil
+}
+
+// collect gathers the batch's inputs in the slot, unless they are those of one
+// request that lie in pinned memory already.
+func (s *gpuSlot) collect(p *plan, requests []*infer.Request) error {
+	if s.gathered = len(requests) > 1 || !s.direct(p, requests[0]); !s.gathered {
+		return nil
+	}
+	s.sources = s.sources[:0]
+	for i := range p.inputs {
+		at := &p.inputs[i]
+		s.sources = append(s.sources, s.region.mem[at.offset:at.offset+at.size])
+	}
+	return s.gather(p, requests, false)
+}
+
+// direct reports whether all inputs of a request can be copied to the device
+// from where they were received.
+func (s *gpuSlot) direct(p *plan, r *infer.Request) bool {
+	s.sources = s.sources[:0]
+	for i := range p.inputs {
+		at := &p.inputs[i]
+		input := at.in(r)
+		if input == nil || !input.Data.Private || len(input.Data.First) != at.size || !inflight.IsDirect(input.Data.First) {
+			return false
+		}
+		s.sources = append(s.sources, input.Data.First)
+	}
+	return true
 }
 
 // enqueue adds a batch's work to the streams. When it fails, nothing on the
@@ -80,7 +113,7 @@ func (in *gpuInstance) enqueue(slot *gpuSlot, p *plan, out *slot, rows int) erro
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if alone {
-		err = in.copyInputs(slot, p)
+		err = in.copyInputs(slot)
 	} else {
 		err = in.moveInputs(slot, p)
 	}
@@ -99,8 +132,16 @@ func (in *gpuInstance) enqueue(slot *gpuSlot, p *plan, out *slot, rows int) erro
 // copyAside copies a batch's inputs to the slot's device memory while the batch
 // before it computes.
 func (in *gpuInstance) copyAside(slot *gpuSlot, p *plan) error {
-	if err := in.device.CopyIn(slot.in, slot.region.mem[:p.size], in.copyIn); err != nil {
-		return err
+	if slot.gathered {
+		if err := in.device.CopyIn(slot.in, slot.region.mem[:p.size], in.copyIn); err != nil {
+			return err
+		}
+		return in.device.Record(slot.copied, in.copyIn)
+	}
+	for i, src := range slot.sources {
+		if err := in.device.CopyIn(slot.in+cuda.Address(p.inputs[i].offset), src, in.copyIn); err != nil {
+			return err
+		}
 	}
 	return in.device.Record(slot.copied, in.copyIn)
 }
@@ -121,10 +162,9 @@ func (in *gpuInstance) moveInputs(slot *gpuSlot, p *plan) error {
 
 // copyInputs adds the copies of a batch that no other computes beside, straight
 // to the model's inputs: a copy and the wait of one stream for another less.
-func (in *gpuInstance) copyInputs(slot *gpuSlot, p *plan) error {
-	for i := range p.inputs {
-		at := &p.inputs[i]
-		if err := in.device.CopyIn(in.inputs[i], slot.region.mem[at.offset:at.offset+at.size], in.compute); err != nil {
+func (in *gpuInstance) copyInputs(slot *gpuSlot) error {
+	for i, src := range slot.sources {
+		if err := in.device.CopyIn(in.inputs[i], src, in.compute); err != nil {
 			return err
 		}
 	}

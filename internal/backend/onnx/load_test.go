@@ -283,23 +283,66 @@ func TestDynamicQuantizationInABatchingModelIsWarnedOf(t *testing.T) {
 	}
 }
 
-func TestInstancesShareASessionWhenTheyHaveNoThreads(t *testing.T) {
-	for threads, want := range map[string]int{"1": 1, "2": 3} {
+// sums returns a model that adds up the values of a row in a loop.
+func sums() onnxtest.Model {
+	one := func(name string) onnxtest.Tensor {
+		return onnxtest.Tensor{Name: name, Type: tensor.FP32, Dims: []any{"N"}}
+	}
+	scan := onnxtest.NodeOf("Scan", []string{"zeros", "steps"}, "OUT", "all")
+	scan.Attrs = []onnxtest.Attr{{Name: "num_scan_inputs", Value: int64(1)}, {Name: "body", Value: onnxtest.Model{
+		Inputs:  []onnxtest.Tensor{one("sum"), one("x")},
+		Outputs: []onnxtest.Tensor{one("next"), one("listed")},
+		Nodes:   []onnxtest.Node{onnxtest.NodeOf("Add", []string{"sum", "x"}, "next"), onnxtest.NodeOf("Identity", []string{"next"}, "listed")},
+	}}}
+	return onnxtest.Model{
+		Inputs:  []onnxtest.Tensor{{Name: "IN", Type: tensor.FP32, Dims: []any{"N", 4}}},
+		Outputs: []onnxtest.Tensor{one("OUT")},
+		Nodes: []onnxtest.Node{
+			onnxtest.NodeOf("Transpose", []string{"IN"}, "steps"),
+			onnxtest.NodeOf("Gather", []string{"steps", "first"}, "start"),
+			onnxtest.NodeOf("Sub", []string{"start", "start"}, "zeros"),
+			scan,
+		},
+		Initializers: []onnxtest.Initializer{{Name: "first", Type: tensor.Int64, Raw: onnxtest.Int64s(0)}},
+	}
+}
+
+func TestInstancesShareASessionUnlessTheyWouldWaitForEachOther(t *testing.T) {
+	large := func(m onnxtest.Model) onnxtest.Model {
+		m.Initializers = append(m.Initializers, onnxtest.Initializer{Name: "K", Type: tensor.FP32, Dims: []int64{1 << 18}, Raw: make([]byte, shareFrom)})
+		return m
+	}
+	for _, c := range []struct {
+		name    string
+		model   onnxtest.Model
+		beside  int // bytes of a file beside the model's
+		threads string
+		want    int
+	}{
+		{"small", onnxtest.AddSub(tensor.FP32, 2), 0, "1", 5},
+		{"large", large(onnxtest.AddSub(tensor.FP32, 2)), 0, "1", 2},
+		{"with weights in a file of their own", onnxtest.AddSub(tensor.FP32, 2), shareFrom, "1", 2},
+		{"with threads of their own", large(onnxtest.AddSub(tensor.FP32, 2)), 0, "2", 5},
+		{"with loops", large(sums()), 0, "1", 5},
+	} {
 		b, _ := newBackend(t, nil)
-		m, err := load(t, b, write(t, onnxtest.AddSub(tensor.FP32, 2)),
-			config(t, `parameters { key: "intra_op_thread_count" value { string_value: "`+threads+`" } }`))
+		src := write(t, c.model)
+		if err := os.WriteFile(filepath.Join(src.Dir, "weights"), make([]byte, c.beside), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		m, err := load(t, b, src, config(t, `parameters { key: "intra_op_thread_count" value { string_value: "`+c.threads+`" } }`))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for range 3 {
-			in, err := m.Start(t.Context(), backend.Placement{Kind: modelpb.ModelInstanceGroup_KIND_CPU, Count: 3})
+		for range 5 {
+			in, err := m.Start(t.Context(), backend.Placement{Kind: modelpb.ModelInstanceGroup_KIND_CPU, Count: 5})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer in.Close()
 		}
-		if got := len(m.sessions); got != want {
-			t.Errorf("%s threads: got %d sessions for 3 instances, want %d", threads, got, want)
+		if got := len(m.sessions); got != c.want {
+			t.Errorf("%s: got %d sessions for 5 instances, want %d", c.name, got, c.want)
 		}
 	}
 }

@@ -2,6 +2,8 @@ package onnx
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -38,8 +40,9 @@ type loaded struct {
 	mu       sync.Mutex // protects the fields below
 	sessions []*usedSession
 
-	noGraphs sync.Once // the log says why there are no CUDA graphs
-	layout   layout    // of convolutions on a GPU
+	mostShare func() int // how many instances may share a session
+	noGraphs  sync.Once  // the log says why there are no CUDA graphs
+	layout    layout     // of convolutions on a GPU
 }
 
 // A usedSession is a session and the number of instances that run on it.
@@ -60,6 +63,7 @@ func (u *usedSession) region() region {
 // session from then on, also when it fails.
 func open(b *Backend, o opening, s *ort.Session, cfg *modelpb.ModelConfig, sig *model.Signature) (*loaded, error) {
 	m := &loaded{backend: b, opening: o, lib: o.lib, cfg: cfg, sig: sig}
+	m.mostShare = sync.OnceValue(func() int { return mostShare(o.path) })
 	p := firstPlacement(cfg)
 	first := &usedSession{session: s, kind: p.Kind, gpu: p.GPU}
 	m.sessions = []*usedSession{first}
@@ -188,9 +192,8 @@ func (m *loaded) Start(_ context.Context, p backend.Placement) (backend.Instance
 
 // takeSession returns a session for an instance: an unused one, one that can be
 // shared, or a new one. Instances that run only on their caller's thread share
-// a session, because runs of a session may overlap. Instances with threads of
-// their own each have their own session, or they would wait for each other's
-// threads.
+// sessions, because runs of a session may overlap. Instances with threads of their
+// own each have their own session, or they would wait for each other's threads.
 func (m *loaded) takeSession(p backend.Placement) (*usedSession, error) {
 	o := m.opening
 	var err error
@@ -198,10 +201,14 @@ func (m *loaded) takeSession(p backend.Placement) (*usedSession, error) {
 		return nil, err
 	}
 	share := p.Kind != modelpb.ModelInstanceGroup_KIND_GPU && (o.options.Intra == 1 && !o.options.Parallel || m.lib.GlobalThreads())
+	most := 1
+	if share {
+		most = m.mostShare()
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, u := range m.sessions {
-		if (u.users == 0 || share) && sameDevice(u, p) {
+		if u.users < most && sameDevice(u, p) {
 			u.users++
 			return u, nil
 		}
@@ -217,6 +224,41 @@ func (m *loaded) takeSession(p backend.Placement) (*usedSession, error) {
 	u := &usedSession{session: s, memory: memory, kind: p.Kind, gpu: p.GPU, users: 1}
 	m.sessions = append(m.sessions, u)
 	return u, nil
+}
+
+const (
+	// shareMost is how many instances share a session at most: their runs wait for
+	// the locks of its memory.
+	shareMost = 4
+	// shareFrom is from how many bytes on a model's weights are shared. Smaller ones
+	// fit into the cache of each core, and runs of such models are short: they would
+	// wait for the locks most of all.
+	shareFrom = 1 << 20
+)
+
+// mostShare returns how many instances of a model file may share a session. Weights
+// that are in memory once are in the processor's cache sooner. With loops ONNX
+// Runtime takes its locks in every iteration.
+func mostShare(path string) int {
+	if weights(path) < shareFrom || fileHas(path, "Loop", "Scan") {
+		return 1
+	}
+	return shareMost
+}
+
+// weights returns the bytes of a model's file and of those beside it, which may
+// hold its weights.
+func weights(path string) (total int64) {
+	files, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
+		return 0
+	}
+	for _, f := range files {
+		if info, err := f.Info(); err == nil {
+			total += info.Size()
+		}
+	}
+	return total
 }
 
 // sameDevice reports whether a session runs on the device of a placement.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -20,16 +21,22 @@ func (b *Backend) warnOfNeighbours(src backend.Source, path string, sig *model.S
 	if sig.MaxBatch <= 1 {
 		return
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return // ONNX Runtime has read the file, so the model is not at fault
-	}
-	defer f.Close()
-	found, err := hasOperator(f, op)
-	if err == nil && found {
+	if fileHas(path, op) {
 		b.log.Warn("the model quantizes dynamically, over all rows of a batch at once: a row's answer depends on its neighbours; set max_batch_size to 0 or 1 if that matters",
 			"model", src.Model, "version", src.Version, "operator", op)
 	}
+}
+
+// fileHas reports whether a model file uses one of the operators. A file that
+// cannot be scanned has none: ONNX Runtime says what is wrong with it.
+func fileHas(path string, ops ...string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	found, err := hasOperator(f, ops...)
+	return err == nil && found
 }
 
 // Field numbers of the ONNX format on the way to operators.
@@ -70,10 +77,10 @@ const maxDepth = 64
 // maxOpName bounds the names that are compared.
 const maxOpName = 256
 
-// hasOperator reports whether a model file uses an operator, in its graph, in
-// nested graphs or in its functions. It reads no weights: a model may be larger
-// than memory.
-func hasOperator(f io.ReadSeeker, op string) (bool, error) {
+// hasOperator reports whether a model file uses one of the operators, in its
+// graph, in nested graphs or in its functions. It reads no weights: a model may
+// be larger than memory.
+func hasOperator(f io.ReadSeeker, ops ...string) (bool, error) {
 	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
 		return false, err
@@ -81,7 +88,7 @@ func hasOperator(f io.ReadSeeker, op string) (bool, error) {
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return false, err
 	}
-	s := scanner{file: f, in: bufio.NewReaderSize(f, 1<<16), op: op}
+	s := scanner{file: f, in: bufio.NewReaderSize(f, 1<<16), ops: ops}
 	return s.scan(fileMessage, size, 0)
 }
 
@@ -92,7 +99,7 @@ type scanner struct {
 	file io.ReadSeeker
 	in   *bufio.Reader
 	at   int64 // the bytes read so far
-	op   string
+	ops  []string
 }
 
 // scan scans the message that ends at end.
@@ -134,7 +141,7 @@ func (s *scanner) bytes(m *message, field protowire.Number, end int64, depth int
 			return false, err
 		}
 		s.at += int64(n)
-		return string(name) == s.op, nil
+		return slices.Contains(s.ops, string(name)), nil
 	}
 	for _, st := range m.steps {
 		if st.field == field {

@@ -31,6 +31,7 @@ type settings struct {
 	alone            bool  // no batch is prepared while another runs on a GPU
 	graphSizes       []int // the batch sizes that have one; empty means the powers of two
 	spin             bool  // wait for a GPU with a busy core
+	tryLayouts       bool  // convolutions run in the layout that turns out to be faster
 	cpuAccelerators  []*modelpb.ModelOptimizationPolicy_ExecutionAccelerators_Accelerator
 	gpuAccelerators  []*modelpb.ModelOptimizationPolicy_ExecutionAccelerators_Accelerator
 	customOperations []string
@@ -65,11 +66,17 @@ var parameters = map[string]func(s *settings, name, value string) error{
 
 	"cudnn_conv_use_max_workspace": asCUDA,
 	"cudnn_conv1d_pad_to_nc1d":     asCUDA,
-	"prefer_nhwc":                  asCUDA,
 	"use_tf32":                     asCUDA,
 	"fuse_conv_bias":               asCUDA,
 	"sdpa_kernel":                  asCUDA,
 
+	"prefer_nhwc": func(s *settings, name, value string) error {
+		if strings.EqualFold(value, "auto") {
+			s.tryLayouts = true
+			return nil
+		}
+		return asCUDA(s, name, value)
+	},
 	"use_device_allocator_for_initializers": func(s *settings, name, value string) error {
 		s.session["session."+name] = value
 		return nil

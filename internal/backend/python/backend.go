@@ -49,6 +49,11 @@ type Options struct {
 	// HandlerMetrics gets the lines of metrics that handlers of archives count; nil
 	// discards them.
 	HandlerMetrics func(line string)
+	// MPS has instances of a model that share a GPU use it at the same time, through
+	// NVIDIA's Multi-Process Service, which the backend starts. Temp is the folder for
+	// its sockets.
+	MPS  bool
+	Temp func() (string, error)
 	// Metrics collects the metrics of models' own code; nil discards them.
 	Metrics *usermetric.Registry
 }
@@ -62,6 +67,7 @@ type Backend struct {
 	cache     func() (string, error) // the folder for unpacked files
 	code      func() (string, error) // the folder with the worker's code
 	unpacking sync.Mutex             // held while an environment is unpacked
+	mps       *mps                   // nil when workers share GPUs in turns
 }
 
 // New returns a backend. It starts nothing yet.
@@ -70,9 +76,19 @@ func New(o Options) *Backend {
 	if b.log == nil {
 		b.log = slog.New(slog.DiscardHandler)
 	}
+	if o.MPS {
+		b.mps = &mps{environ: o.Environ, temp: o.Temp, usual: mpsUsual, log: b.log}
+	}
 	b.cache = func() (string, error) { return usableCache(o.Cache, o.Spare) }
 	b.code = unpacker(python.Files, b.cache)
 	return b
+}
+
+// Close ends what workers share. It is for after the last model is closed.
+func (b *Backend) Close() {
+	if b.mps != nil {
+		b.mps.close()
+	}
 }
 
 // Name implements backend.Backend.

@@ -1,6 +1,7 @@
 package python
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -36,6 +37,9 @@ func (b *Backend) environment(set settings, p backend.Placement) ([]string, erro
 		if err != nil {
 			return nil, err
 		}
+		if p.Share > 1 && b.mps != nil {
+			device = b.joinMPS(env, p.GPU, device)
+		}
 		env.set("CUDA_VISIBLE_DEVICES", device)
 	}
 	for _, v := range set.env {
@@ -43,6 +47,22 @@ func (b *Backend) environment(set settings, p backend.Placement) ([]string, erro
 		env.set(name, value)
 	}
 	return env.list, nil
+}
+
+// joinMPS has a worker use the service by which processes share a GPU, if there
+// is one, and returns the device's name there: numbers would count among those
+// that the service was given, names are the same everywhere.
+func (b *Backend) joinMPS(env *variables, gpu int, device string) string {
+	id := uuid(gpu)
+	if _, given := env.lookup("CUDA_VISIBLE_DEVICES"); given && id == "" {
+		return device
+	}
+	for _, v := range b.mps.join() {
+		name, value, _ := strings.Cut(v, "=")
+		env.set(name, value)
+		device = cmp.Or(id, device)
+	}
+	return device
 }
 
 // visibleDevice returns the name of a device by its index among those that the

@@ -78,26 +78,30 @@ const (
 	fnUpdateCUDAOptions                   = 206
 	fnReleaseCUDAOptions                  = 208
 	fnAppendProvider                      = 216
+	fnMemoryInfoGetDeviceType             = 225
 	fnRegisterCustomOpsLibrary            = 228
 	fnGetResizedStringTensorElementBuffer = 252
 
 	tableSize = fnGetResizedStringTensorElementBuffer + 1
 
-	// Those of statsAPI and later; a library that is older does not have them.
-	fnCreateAllocator      = 131
-	fnReleaseAllocator     = 132
-	fnGetKeyValue          = 297
-	fnReleaseKeyValuePairs = 300
-	fnAllocatorGetStats    = 319
+	// Those of newerAPI and later; a library that is older does not have them.
+	fnCreateAllocator         = 131
+	fnReleaseAllocator        = 132
+	fnGetKeyValue             = 297
+	fnReleaseKeyValuePairs    = 300
+	fnAllocatorGetStats       = 319
+	fnGetMemoryInfoForInputs  = 380
+	fnGetMemoryInfoForOutputs = 381
 
-	statsAPI  = 23
-	statsSize = fnAllocatorGetStats + 1
+	newerAPI  = 23
+	newerSize = fnGetMemoryInfoForOutputs + 1
 )
 
 // Values of the C API's enumerations.
 const (
 	logFatal = 4 // the library's own log: only what ends the process
 
+	deviceHost      = 0
 	allocatorDevice = 0
 	allocatorArena  = 1
 	memoryDefault   = 0

@@ -22,7 +22,7 @@ type Library struct {
 	path      string
 	version   string
 	fns       [tableSize]uintptr
-	stats     []uintptr // the table with the functions for statistics; nil when there are none
+	newer     []uintptr // the table of newerAPI; nil when the library is older
 	env       uintptr
 	cpu       uintptr // the OrtMemoryInfo of plain memory
 	allocator uintptr // the library's default allocator
@@ -97,8 +97,8 @@ func load(path string) (*Library, error) {
 		return nil, fmt.Errorf("%s is ONNX Runtime %s; Shoal needs 1.%d or later", path, l.version, minAPI)
 	}
 	copy(l.fns[:], unsafe.Slice((*uintptr)(pointer(table)), tableSize))
-	if table, _, _ := purego.SyscallN(funcs[0], statsAPI); table != 0 {
-		l.stats = slices.Clone(unsafe.Slice((*uintptr)(pointer(table)), statsSize))
+	if table, _, _ := purego.SyscallN(funcs[0], newerAPI); table != 0 {
+		l.newer = slices.Clone(unsafe.Slice((*uintptr)(pointer(table)), newerSize))
 	}
 	return l, nil
 }

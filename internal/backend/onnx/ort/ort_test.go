@@ -252,6 +252,20 @@ func TestOptionsReachTheLibrary(t *testing.T) {
 	}
 }
 
+func TestWithoutADeviceAllTensorsAreOnTheHost(t *testing.T) {
+	s := session(t, onnxtest.AddSub(tensor.FP32, 4), ort.Options{})
+	got, err := s.OnHost()
+	if errors.Is(err, ort.ErrUnknown) {
+		t.Skip("this ONNX Runtime is older than 1.23")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"INPUT0", "INPUT1", "OUTPUT0", "OUTPUT1"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestTheArenaOfASessionHasASize(t *testing.T) {
 	l := open(t)
 	m := onnxtest.Model{

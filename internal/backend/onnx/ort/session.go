@@ -1,6 +1,7 @@
 package ort
 
 import (
+	"errors"
 	"runtime"
 	"strconv"
 	"unsafe"
@@ -191,26 +192,71 @@ func (l *Library) NewMemory(name string, device int) (Memory, error) {
 // FreeMemory frees what NewMemory returned, not the device's memory itself.
 func (l *Library) FreeMemory(m Memory) { l.release(fnReleaseMemoryInfo, uintptr(m)) }
 
+// ErrUnknown means that the library is too old to say.
+var ErrUnknown = errors.New("this ONNX Runtime does not say")
+
+// OnHost returns the names of the inputs and outputs that the session has in
+// the host's memory: the processor reads or writes them, whatever device runs the
+// model. It is ErrUnknown before ONNX Runtime 1.23.
+func (s *Session) OnHost() ([]string, error) {
+	if s.lib.newer == nil {
+		return nil, ErrUnknown
+	}
+	inputs, err := s.Inputs()
+	if err != nil {
+		return nil, err
+	}
+	names, err := s.onHost(fnGetMemoryInfoForInputs, inputs)
+	if err != nil {
+		return nil, err
+	}
+	outputs, err := s.Outputs()
+	if err != nil {
+		return nil, err
+	}
+	more, err := s.onHost(fnGetMemoryInfoForOutputs, outputs)
+	return append(names, more...), err
+}
+
+func (s *Session) onHost(fn int, list []TensorInfo) (names []string, err error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	memories := make([]uintptr, len(list))
+	status, _, _ := purego.SyscallN(s.lib.newer[fn], s.handle, uintptr(unsafe.Pointer(&memories[0])), uintptr(len(memories)))
+	if err := s.lib.err(status); err != nil {
+		return nil, err
+	}
+	for i, m := range memories {
+		device := new(int32)
+		purego.SyscallN(s.lib.fns[fnMemoryInfoGetDeviceType], m, uintptr(unsafe.Pointer(device)))
+		if *device == deviceHost {
+			names = append(names, list[i].Name)
+		}
+	}
+	return names, nil
+}
+
 // ArenaBytes returns how much of a device's memory the session's arena has
 // reserved; 0 when the library does not know.
 func (s *Session) ArenaBytes(m Memory) (int64, error) {
 	l := s.lib
-	if l.stats == nil {
+	if l.newer == nil {
 		return 0, nil
 	}
 	var allocator, pairs uintptr
-	status, _, _ := purego.SyscallN(l.stats[fnCreateAllocator], s.handle, uintptr(m), uintptr(unsafe.Pointer(&allocator)))
+	status, _, _ := purego.SyscallN(l.newer[fnCreateAllocator], s.handle, uintptr(m), uintptr(unsafe.Pointer(&allocator)))
 	if err := l.err(status); err != nil {
 		return 0, err
 	}
-	defer purego.SyscallN(l.stats[fnReleaseAllocator], allocator)
-	status, _, _ = purego.SyscallN(l.stats[fnAllocatorGetStats], allocator, uintptr(unsafe.Pointer(&pairs)))
+	defer purego.SyscallN(l.newer[fnReleaseAllocator], allocator)
+	status, _, _ = purego.SyscallN(l.newer[fnAllocatorGetStats], allocator, uintptr(unsafe.Pointer(&pairs)))
 	if err := l.err(status); err != nil {
 		return 0, err
 	}
-	defer purego.SyscallN(l.stats[fnReleaseKeyValuePairs], pairs)
+	defer purego.SyscallN(l.newer[fnReleaseKeyValuePairs], pairs)
 	key := cString("TotalAllocated")
-	at, _, _ := purego.SyscallN(l.stats[fnGetKeyValue], pairs, uintptr(unsafe.Pointer(&key[0])))
+	at, _, _ := purego.SyscallN(l.newer[fnGetKeyValue], pairs, uintptr(unsafe.Pointer(&key[0])))
 	if at == 0 {
 		return 0, nil
 	}

@@ -1,0 +1,47 @@
+package sched
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// TestTimesFadeAsIfAllCountsWereReduced compares weights with the plain way. Counts
+// that fade forever become numbers that the processor computes with slowly, so those
+// must become 0.
+func TestTimesFadeAsIfAllCountsWereReduced(t *testing.T) {
+	var got times
+	var want [returnSizes]float64
+	total := 0.0
+	r := rand.New(rand.NewPCG(1, 2))
+	for batch := range 20_000 {
+		got.fade()
+		for i := range want {
+			want[i] *= returnMemory
+		}
+		total *= returnMemory
+		took := time.Duration(1+r.IntN(100)) * time.Microsecond
+		if batch < 100 {
+			took = time.Second // never again
+		}
+		got.add(took)
+		want[returnSize(took)]++
+		total++
+		if math.Abs(float64(got.number())-total) > 0.01*total {
+			t.Fatalf("batch %d: got %g in all, want %g", batch, got.number(), total)
+		}
+	}
+	for i := range want {
+		c := got.counts[i]
+		if math.Abs(float64(c/got.weight)-want[i]) > 0.01 {
+			t.Errorf("size %d: got %g, want %g", i, c/got.weight, want[i])
+		}
+		if c != 0 && c < 1e-30 {
+			t.Errorf("size %d: got %g, want 0", i, c)
+		}
+	}
+	if got.counts[returnSize(time.Second)] != 0 {
+		t.Errorf("got %g of what was not seen for 19,900 batches, want 0", got.counts[returnSize(time.Second)])
+	}
+}
