@@ -2,6 +2,7 @@
 
     python bench/sessions/bench.py --calls              # an identity model over a session, HTTP and gRPC
     python bench/sessions/bench.py --sdbi ../SDBI       # SDBI's benchmark.py, unmodified, --model_type=mock, interleaved
+    python bench/sessions/bench.py --sdbi ../SDBI --torch res50.jit    # the rows of its README with a TorchScript file, on a GPU if there is one
 
 SDBI is a checkout of github.com/YellowOldOdd/SDBI; nothing of it is part of this repository.
 """
@@ -30,7 +31,7 @@ CONFIG = """backend: "identity"
 input { name: "INPUT0" data_type: TYPE_FP32 dims: [-1] } output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [-1] }
 instance_group { count: 2 }
 """
-# SDBI's benchmark imports these at its top; --model_type=mock uses none of them.
+# SDBI's benchmark imports these at its top; --model_type=mock uses none of them, torch only itself.
 STAND_INS = ("torch", "torch2trt", "tensorrt", "pycuda", "pycuda.driver", "pycuda.autoinit")
 STAND_IN = "class _Any:\n    def __init__(self, *a, **k): pass\n    device_count = staticmethod(lambda: 0)\n\ncuda = _Any\n\ndef __getattr__(name):\n    return _Any\n"
 
@@ -171,7 +172,7 @@ def one(benchmark: pathlib.Path, path: str, flags: list[str], workers: int) -> d
     """Runs the benchmark once."""
     before, peak, mapped, ended = shared_memory(), [0], [0], threading.Event()
     start = resource.getrusage(resource.RUSAGE_CHILDREN)
-    process = subprocess.Popen([sys.executable, benchmark.name, "--model_type=mock", *flags], cwd=benchmark.parent, text=True,
+    process = subprocess.Popen([sys.executable, benchmark.name, *flags], cwd=benchmark.parent, text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path, "PYTHONWARNINGS": "ignore"})  # fmt: skip
     look = time.monotonic() + workers // 10 + 6  # the measurement begins a second later
 
@@ -187,6 +188,8 @@ def one(benchmark: pathlib.Path, path: str, flags: list[str], workers: int) -> d
     end = resource.getrusage(resource.RUSAGE_CHILDREN)
     ended.set()
     sampler.join()
+    if process.returncode != 0:
+        print(f"{benchmark} ended with {process.returncode}:\n{err[-2000:]}", file=sys.stderr)
     figures = {}
     for name, pattern in {"rate": r"avg throughput : ([\d.]+)", "p50": r"p50 latency +: ([\d.]+)", "p99": r"p99 latency +: ([\d.]+)",
                           "queries": r"Query num : (\d+)"}.items():  # fmt: skip
@@ -199,29 +202,33 @@ def one(benchmark: pathlib.Path, path: str, flags: list[str], workers: int) -> d
     return figures
 
 
-def sdbi(folder: pathlib.Path, seconds: int, rounds: int, workers: list[int]) -> None:
+def sdbi(folder: pathlib.Path, seconds: int, rounds: int, workers: list[int], file: pathlib.Path | None) -> None:
+    model = ["--model_type=torch", f"--model_path={file}"] if file else ["--model_type=mock"]
     with tempfile.TemporaryDirectory(prefix="b") as temp:
         stand_ins = pathlib.Path(temp) / "stand-ins"
         for name in STAND_INS:
-            file = stand_ins / (name.replace(".", "/") + ("/__init__.py" if name == "pycuda" else ".py"))
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(STAND_IN)
+            if file and name == "torch":
+                continue
+            source = stand_ins / (name.replace(".", "/") + ("/__init__.py" if name == "pycuda" else ".py"))
+            source.parent.mkdir(parents=True, exist_ok=True)
+            source.write_text(STAND_IN)
         ours = pathlib.Path(temp) / "ours"
         ours.mkdir()
         shutil.copy(folder / "benchmark.py", ours)  # Python takes SimpleDBI from beside the program, else from the path
-        rest = os.pathsep.join([str(stand_ins), os.environ.get("PYTHONPATH", "")])
-        os.environ.setdefault("SHOAL", str(ROOT / "build/shoal"))
+        rest = os.pathsep.join([str(stand_ins), *map(os.path.abspath, filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)))])
+        os.environ["SHOAL"] = os.path.abspath(os.environ.get("SHOAL", ROOT / "build/shoal"))
         sides = {"SDBI": (folder / "benchmark.py", rest), "ours": (ours / "benchmark.py", str(ROOT / "python") + os.pathsep + rest)}
-        print(f"benchmark.py --model_type=mock, {seconds} s, medians of {rounds} rounds; CPU is of all processes with their start\n")
+        print(f"benchmark.py {model[0]}, {seconds} s, medians of {rounds} rounds; CPU is of all processes with their start\n")
         print("| workers / max batch / models, wait | | calls/s | p50 ms | p99 ms | CPU us a call | shared memory MB (touched) | "
               "calls/s, p50, memory of SDBI's | errors |\n|---|---|---|---|---|---|---|---|---|")  # fmt: skip
-        shapes = [(n, 32, 1) for n in workers if n != 8] + [(n, *rest) for n, *rest in ((8, 4, 2), (128, 32, 3), (64, 16, 1)) if n in workers]
+        shapes = [(n, 32, 1) for n in workers if n != 8 and not file] + [(n, *rest) for n, *rest in ((8, 4, 2), (128, 32, 3), (64, 16, 1)) if n in workers]
         for n, most, copies in sorted(shapes):
-            for wait in ((0.003 if n == 8 else 0.01), -1):
+            published = 0.003 if n == 8 else 0.01
+            for wait in (published,) if file else (published, -1):
                 cells: dict[str, list[dict[str, float]]] = {name: [] for name in sides}
                 for _ in range(rounds):
                     for name, (benchmark, path) in sides.items():
-                        flags = [f"--worker_num={n}", f"--max_batch_size={most}", f"--model_num={copies}", f"--duration={seconds}", f"--wait_time={wait}"]
+                        flags = [*model, f"--worker_num={n}", f"--max_batch_size={most}", f"--model_num={copies}", f"--duration={seconds}", f"--wait_time={wait}"]
                         cells[name].append(one(benchmark, path, flags, n))
                 got = {name: {k: sorted(r[k] for r in rows)[len(rows) // 2] for k in rows[0]} for name, rows in cells.items()}
                 for name, m in got.items():
@@ -235,6 +242,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--calls", action="store_true")
     parser.add_argument("--sdbi", type=pathlib.Path, help="a checkout of SDBI")
+    parser.add_argument("--torch", type=pathlib.Path, help="with --sdbi: a TorchScript file of pictures of 3 x 224 x 224, instead of the mock model")
     parser.add_argument("--seconds", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--workers", default="1,8,32,64,128")
@@ -242,7 +250,7 @@ def main() -> None:
     if given.calls:
         calls(given.seconds, given.rounds)
     if given.sdbi:
-        sdbi(given.sdbi.resolve(), given.seconds, given.rounds, [int(n) for n in given.workers.split(",")])
+        sdbi(given.sdbi.resolve(), given.seconds, given.rounds, [int(n) for n in given.workers.split(",")], given.torch and given.torch.resolve())
 
 
 if __name__ == "__main__":

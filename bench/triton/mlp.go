@@ -28,8 +28,9 @@ type recorded struct {
 	MeanBatch  float64 `json:"mean_batch"`
 }
 
-// An mlpRow is a load of the MLP. Where it batches on one instance, the mean
-// batch may not be below Triton's.
+// An mlpRow is a load of the MLP. Where 8 or 16 callers batch on one instance, the
+// mean batch may not be below Triton's. 64 callers are divided into groups, one of
+// which runs while the others return.
 type mlpRow struct {
 	label   string
 	model   peer.Model
@@ -48,7 +49,7 @@ var mlpRows = []mlpRow{
 	{"mlp-dynamic", mlpDynamic, 1, recorded{957, 914, 1024, 1}, false},
 	{"mlp-dynamic", mlpDynamic, 8, recorded{3872, 291, 2007, 4.2}, true},
 	{"mlp-dynamic", mlpDynamic, 16, recorded{5292, 206, 2914, 8.8}, true},
-	{"mlp-dynamic", mlpDynamic, 64, recorded{5902, 160, 10472, 44}, true},
+	{"mlp-dynamic", mlpDynamic, 64, recorded{5902, 160, 10472, 44}, false},
 	{"mlp-dynamic-2", mlpTwice, 8, recorded{3883, 384, 1909, 2.9}, false},
 	{"mlp-dynamic-2", mlpTwice, 16, recorded{5205, 272, 2950, 5.5}, false},
 	{"mlp-dynamic-2", mlpTwice, 64, recorded{7413, 172, 8379, 21}, false},
