@@ -27,7 +27,8 @@ E2E_JOBS ?= 3
 # Nothing of ours uses cgo: the build needs nothing but Go.
 export CGO_ENABLED ?= 0
 # gRPC's own traces bring templates in, which make the binary a sixth larger (internal/arch/arch_test.go).
-export GOFLAGS := $(shell $(GO) env GOFLAGS) -tags=grpcnotrace
+# Tests and linters go without the profile: with it they compile every package twice. Builds name theirs.
+export GOFLAGS := $(shell $(GO) env GOFLAGS) -tags=grpcnotrace -pgo=off
 
 .DEFAULT_GOAL := help
 .PHONY: help build cross run test test-go test-python test-e2e runtime check race fuzz lint fmt golden generate install example-ocr release wheels test-wheels image test-image docs \

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = pathlib.Path(os.environ.get("SHOAL", ROOT / "build" / "shoal")).absolute()
@@ -21,15 +22,15 @@ LOOPBACK = ("--http-address=127.0.0.1", "--grpc-address=127.0.0.1", "--metrics-a
 _LISTENING = re.compile(r"msg=\"?listening\"?.* protocol=(\w+) .*?address=\"?([^\s\"]+)")
 
 
-def wait_until(true, timeout: float, what: str):
-    """Waits for true() to give something, and returns it; fails after timeout seconds."""
+def wait_until(true, timeout: float, what: str | Callable[[], str]):
+    """Waits for true() to give something, and returns it; fails after timeout seconds and says for what it waited."""
     deadline = time.monotonic() + timeout
     pause = threading.Event()
     while True:
         got = true()
         if got:
             return got
-        assert time.monotonic() < deadline, f"after {timeout} s still waiting for {what}"
+        assert time.monotonic() < deadline, f"after {timeout} s still waiting for {what if isinstance(what, str) else what()}"
         pause.wait(0.01)
 
 

@@ -218,7 +218,7 @@ def test_fields_that_only_bring_speed_are_named_and_the_model_is_served(serve):
     """
     running = serve(wanted=(models.with_extra(models.simple(), extra),)).wait_ready()
     assert clients.infer_json(running.http, clients.simple_json()).status == 200
-    assert "parameter=colour" in running.log
+    running.wait_for_log("parameter=colour")
     for want in ("response_cache is enabled, but the server has no cache; add --cache-config", "optimization.eager_batching: "):
         assert want in running.log, running.log
 

@@ -435,6 +435,7 @@ def test_a_load_is_waited_for_and_cancelled(serve, tmp_path):
             (tmp_path / "initialize").unlink()
         for load in loads:
             load.result(20)
+    running.wait_for_log("model ready")
     assert factor(client, "holding") == 2 and running.log.count("model ready") == 1
 
 

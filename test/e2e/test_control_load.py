@@ -128,6 +128,18 @@ class State:
         )
 
 
+def held_again(running: server.Server, before: State, timeout: float = 20) -> State:
+    """Waits until the server holds no more than before, and returns what it holds then."""
+    now = before
+
+    def like() -> State | None:
+        nonlocal now
+        now = State.of(running)
+        return now if now.like(before) else None
+
+    return wait_until(like, timeout, lambda: f"the server to hold what it held: {before}; it holds {now}")
+
+
 def workers(running: server.Server) -> int:
     """How many child processes the server has."""
     count = 0
@@ -143,7 +155,7 @@ class Callers:
     """Threads that ask without a pause and check every answer."""
 
     def __init__(self, running, factor: float):
-        self.faults, self.answers = [], 0
+        self.faults, self.answers, self._begun = [], 0, set()
         self._live = [{factor}]  # what the model may multiply by, now and earlier
         self._stop = threading.Event()
         self._threads = [
@@ -163,6 +175,7 @@ class Callers:
     def __enter__(self) -> Callers:
         for thread in self._threads:
             thread.start()
+        wait_until(lambda: self.faults or len(self._begun) == len(self._threads), 60, "an answer to each caller")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -186,6 +199,7 @@ class Callers:
                 self.faults.append(f"{protocol}: got {got}, want a multiple of {ROW} by one of {live}")
                 return
             self.answers += 1
+            self._begun.add(threading.get_ident())
 
     def assert_all_answered(self) -> None:
         assert not self.faults, "\n".join(self.faults[:5])
@@ -238,12 +252,11 @@ def test_no_request_is_lost_while_a_model_is_loaded_again(serve, tmp_path, kind)
         while time.monotonic() < end or turns < 2:
             turns += 1
             turn(3.0 if turns % 2 else 2.0)
-            if time.monotonic() < end - SECONDS * 5 / 6 or not before:  # when the callers have all begun
+            if time.monotonic() < end - SECONDS * 5 / 6 or not before:
                 wait_until(lambda: workers(running) == (kind == "python"), 20, "the old workers to end")
                 before = State.of(running)
         wait_until(lambda: workers(running) == (kind == "python"), 20, "the old workers to end")
-        wait_until(lambda: State.of(running).like(before), 20, f"the server to hold what it held: {before}")
-        after = State.of(running)
+        after = held_again(running, before)
     reloads = 7 * turns
     report(kind, callers, reloads, before, after)
     assert index(control)[0] == {"name": "scaled", "version": "1", "state": "READY"}
@@ -283,8 +296,7 @@ def test_no_request_is_lost_under_poll(serve, tmp_path, kind):
             wait_until(lambda: workers(running) == (model.count if kind == "python" else 0), 20, "the old workers to end")
             if turns <= 3:  # once with each count of instances
                 before = State.of(running).most(before or State.of(running))
-        wait_until(lambda: State.of(running).like(before), 20, f"the server to hold what it held: {before}")
-        after = State.of(running)
+        after = held_again(running, before)
     report(kind, callers, 5 * turns, before, after)
 
 
@@ -310,8 +322,7 @@ def test_reloads_leave_nothing_behind(serve, tmp_path, mode, kinds):
     before = State.of(running)
     reload(RELOADS)
     wait_until(lambda: workers(running) == kinds.count("python"), 20, "the old workers to end")
-    wait_until(lambda: State.of(running).like(before), 30, f"the server to hold what it held: {before}")
-    after = State.of(running)
+    after = held_again(running, before, 30)
     print(f"{mode} {' '.join(kinds)}: {RELOADS} reloads of each kind\nbefore: {before}\nafter:  {after}")
     if RELOADS >= 100:
         assert after.rss <= 1.1 * before.rss, f"{before} became {after}"
