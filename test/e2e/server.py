@@ -6,6 +6,7 @@ import http.client
 import importlib.util
 import os
 import pathlib
+import random
 import re
 import signal
 import socket
@@ -207,7 +208,22 @@ def call(address: str, method: str, path: str, body=None, headers=None, timeout:
         connection.close()
 
 
-def free_port() -> tuple[socket.socket, int]:
-    """A listening socket on a port of the kernel's choice: a port that is taken."""
+def taken_port() -> tuple[socket.socket, int]:
+    """A listening socket on a port of the kernel's choice."""
     taken = socket.create_server(("127.0.0.1", 0))
     return taken, taken.getsockname()[1]
+
+
+def free_port() -> int:
+    """A port for a program that must be told one. It is still free when the program starts, minutes later: the kernel
+    gives it to no socket, since it lies below the range of ports that it chooses from."""
+    local = pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range")
+    end = int(local.read_text().split()[0]) if local.exists() else 32768
+    for port in random.sample(range(end // 2, end), 100):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("", port))
+                return port
+            except OSError:
+                continue
+    raise OSError(f"100 ports between {end // 2} and {end} are taken")

@@ -6,7 +6,6 @@ import json
 import pathlib
 import re
 import shutil
-import socket
 import subprocess
 import urllib.parse
 
@@ -80,9 +79,7 @@ def prometheus(target, tmp_path: pathlib.Path):
         pytest.skip("no prometheus on the PATH: apt-get install prometheus, or the binary of prometheus.io")
     text = (COMPOSE / "prometheus.yml").read_text().replace("shoal:8002", target.metrics).replace("5s", "200ms")
     (tmp_path / "prometheus.yml").write_text(text)
-    with socket.socket() as free:  # Prometheus does not say which port it got
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = f"127.0.0.1:{server.free_port()}"  # Prometheus does not say which port it got
     command = [binary, f"--config.file={tmp_path}/prometheus.yml", f"--storage.tsdb.path={tmp_path}/data", f"--web.listen-address={address}"]
     log = tmp_path / "prometheus.log"
     with log.open("w") as out:

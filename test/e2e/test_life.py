@@ -181,7 +181,7 @@ def test_an_exit_timeout_that_is_exceeded_is_a_failure(serve):
 
 @pytest.mark.parametrize("protocol", ["http", "grpc", "metrics"])
 def test_a_port_that_is_taken_is_one_sentence_with_the_flag(repository, protocol):
-    taken, port = server.free_port()
+    taken, port = server.taken_port()
     path = repository(models.simple())
     args = [a for a in server.PORTS if protocol not in a] + [f"--{protocol}-port={port}"]
     with taken, server.Server("--model-repository", path, *args, *server.LOOPBACK) as running:

@@ -11,7 +11,7 @@ from onnx import TensorProto
 
 import graphs
 import pymodels
-from server import BINARY, LOOPBACK, PORTS, Server, environment, free_port
+from server import BINARY, LOOPBACK, PORTS, Server, environment, taken_port
 
 GRAPH = graphs.add_sub(TensorProto.FLOAT, TensorProto.FLOAT, ["batch", 16])
 MODEL = "import shoal\n\n\nclass M(shoal.Model):\n    x = shoal.Input('float32', [-1])\n    y = shoal.Output('float32', [-1])\n\n"
@@ -144,7 +144,7 @@ def test_there_are_forty():
 
 @pytest.mark.parametrize("command, says", [m[1:] for m in MISTAKES], ids=[m[0] for m in MISTAKES])
 def test_a_mistake_is_told_with_what_to_do(folder, command, says):
-    taken, port = free_port()
+    taken, port = taken_port()
     with taken:
         args = command.replace("TAKEN", str(port)).split()
         says = says.replace("TAKEN", str(port)).replace("FOLDER", re.escape(str(folder))).replace("?", r"\?").replace(r"\\?", r"\?")

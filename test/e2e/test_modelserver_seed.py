@@ -12,7 +12,7 @@ import subprocess
 import threading
 
 import archives
-from server import environment, wait_until
+from server import environment, free_port, wait_until
 
 # The guide's handler with lists in place of mxnet's arrays (eight workers start): it binds the batch size, pads what is missing and drops the padding.
 PADDING = """
@@ -59,9 +59,9 @@ def test_the_guide_as_written(tmp_path):
             s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 s.bind(("127.0.0.1", int(port)))
+                ports[port] = port
             except OSError:
-                s.bind(("127.0.0.1", 0))
-            ports[port] = str(s.getsockname()[1])
+                ports[port] = str(free_port())
     store = tmp_path / "store"
     source = tmp_path / "src"
     store.mkdir()

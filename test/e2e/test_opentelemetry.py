@@ -191,9 +191,7 @@ def test_a_real_collector_takes_the_spans(serve, tmp_path):
     binary = os.environ.get("OTEL_COLLECTOR")
     if not binary:
         pytest.skip("OTEL_COLLECTOR does not name a collector of OpenTelemetry (with the receiver otlp and the exporter debug)")
-    taken, port = server.free_port()
-    taken.close()
-    address = f"127.0.0.1:{port}"
+    address = f"127.0.0.1:{server.free_port()}"
     config = {
         "receivers": {"otlp": {"protocols": {"http": {"endpoint": address}}}},
         "exporters": {"debug": {"verbosity": "detailed"}},

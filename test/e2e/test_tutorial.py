@@ -17,7 +17,7 @@ import typing
 import pytest
 
 import tools
-from server import ROOT, environment, free_port
+from server import LOOPBACK, ROOT, environment, free_port
 
 PAGE = ROOT / "docs" / "tutorial-batching.md"
 _BLOCK = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -66,10 +66,7 @@ class Walk:
     def __init__(self, folder: pathlib.Path):
         self.folder = folder
         self.outputs: list[str] = []  # of the blocks that ran
-        taken = [free_port() for _ in range(3)]
-        self.ports = [port for _, port in taken]
-        for listener, _ in taken:
-            listener.close()
+        self.ports = [free_port() for _ in range(3)]
         env = {k: v for k, v in environment().items() if not k.startswith("MAKE") and k not in ("MFLAGS", "ARGS")}
         env["PATH"] = str(pathlib.Path(sys.executable).parent) + os.pathsep + env["PATH"]
         self.shell = subprocess.Popen(
@@ -104,14 +101,13 @@ class Walk:
         )
 
     def _here(self, commands: str) -> str:
-        serve = (
-            f"shoal serve --http-port={self.ports[0]} --grpc-port={self.ports[1]} --metrics-port={self.ports[2]} --http-address=127.0.0.1"
-        )
+        http, grpc, metrics = self.ports
+        serve = f"shoal serve --http-port={http} --grpc-port={grpc} --metrics-port={metrics} {' '.join(LOOPBACK)}"
         changed = (
             commands.replace("T=build/tutorial", f"T={self.folder}")
             .replace("shoal serve", serve)
-            .replace("shoal perf", f"shoal perf -u 127.0.0.1:{self.ports[0]}")
-            .replace("localhost:8000", f"127.0.0.1:{self.ports[0]}")
+            .replace("shoal perf", f"shoal perf -u 127.0.0.1:{http}")
+            .replace("localhost:8000", f"127.0.0.1:{http}")
         )
         assert not re.search(r":800[0-2]", changed), changed
         return changed
