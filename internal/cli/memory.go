@@ -18,7 +18,7 @@ type memoryFlags struct {
 
 func (m *memoryFlags) add(g *command.Group) {
 	g.Size(&m.inFlight, "max-inflight-bytes", 0, "most `bytes` of requests and answers in flight, over all protocols; 0 is half of the memory that the process may use")
-	g.Number(&m.wait, "max-inflight-wait-ms", 1000, "how many `milliseconds` a request waits for such memory before it is refused; one of up to 128 KiB waits three times as long")
+	g.Number(&m.wait, "max-inflight-wait-ms", 1000, "how many `milliseconds` a request waits for such memory before it is refused; one that then holds up to 1/64 of it waits three times as long")
 	g.Size(&m.decompressed, "grpc-max-decompressed-size", 64<<20, "largest gRPC message after decompression, in `bytes`; HTTP has --http-max-input-size")
 	g.Number(&m.ratio, "max-decompression-ratio", 100, "how many `times` larger than it was sent a compressed request may become, from 16 MiB on")
 }

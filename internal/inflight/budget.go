@@ -9,6 +9,9 @@
 package inflight
 
 import (
+	"cmp"
+	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,17 +24,20 @@ import (
 const Small = 128 << 10
 
 const (
-	// reserve is the part of the budget, as a divisor, that only small
-	// requests may use. Large requests that fill the budget cannot keep
-	// health checks and small requests out.
+	// reserve is the part of the budget, as a divisor, that large requests may
+	// not use. Half of it is for small requests alone, so that requests that
+	// fill the budget cannot keep health checks out, and the other half is for
+	// medium ones, too.
 	reserve = 8
-	// smallWait is how many times as long as others a small claim waits. It needs
-	// little, and slow holders that are ended for it take a second to be known and
-	// to go.
-	smallWait = 3
+	// A request is medium that holds at most this part of the budget, as a divisor.
+	mediumPart = 64
+	// patient is how many times as long as large claims the others wait. They
+	// need little, and slow holders that are ended for them take a second to be
+	// known and to go.
+	patient = 3
 )
 
-// DefaultWait is how long a claim that does not fit waits; a small one waits longer.
+// DefaultWait is how long a claim of a large request that does not fit waits.
 const DefaultWait = time.Second
 
 // A Budget is a number of bytes that requests and answers in flight share. A
@@ -43,26 +49,23 @@ type Budget struct {
 	used    atomic.Int64
 	peak    atomic.Int64 // the most used since the last ResetPeak
 	refused atomic.Int64
-	// How many claims wait, and how many of them are small; read without the
-	// mutex.
-	waiting, waitingSmall atomic.Int32
+	// How many bytes the least request of those that wait would hold,
+	// math.MaxInt64 when none waits; read without the mutex.
+	least atomic.Int64
 
 	relief    sync.WaitGroup // the goroutine that ends slow holders
 	relieving atomic.Bool    // it runs; changed under the mutex
 
 	mu      sync.Mutex // protects the fields below
-	small   waiters
-	large   waiters
+	queue   []*waiter  // by their totals, then in the order of arrival
 	holders map[Holder]pace
 	wanted  int64 // bytes that Try has refused since it last looked
 }
 
-// waiters are claims that wait, in the order of arrival.
-type waiters struct{ queue []*waiter }
-
 // A waiter is one claim that waits.
 type waiter struct {
 	n       int64
+	total   int64         // what the request would hold with them
 	granted chan struct{} // closed when the bytes are the waiter's
 }
 
@@ -72,7 +75,9 @@ func New(limit int64, wait time.Duration) *Budget {
 	if wait == 0 {
 		wait = DefaultWait
 	}
-	return &Budget{limit: limit, wait: wait, holders: make(map[Holder]pace)}
+	b := &Budget{limit: limit, wait: wait, holders: make(map[Holder]pace)}
+	b.least.Store(math.MaxInt64)
+	return b
 }
 
 // Limit returns the budget's bytes, 0 for no limit.
@@ -102,14 +107,19 @@ func (b *Budget) Refused() int64 {
 	return b.refused.Load()
 }
 
-// ceiling returns how much may be in use for a request that then holds holds
-// bytes.
-func (b *Budget) ceiling(holds int64) int64 {
-	if holds <= Small {
+// ceiling returns how much may be in use for a request that holds total bytes
+// then.
+func (b *Budget) ceiling(total int64) int64 {
+	switch {
+	case total <= Small:
 		return b.limit
+	case b.isLarge(total):
+		return b.limit - b.limit/reserve
 	}
-	return b.limit - b.limit/reserve
+	return b.limit - b.limit/reserve/2
 }
+
+func (b *Budget) isLarge(total int64) bool { return total > max(Small, b.limit/mediumPart) }
 
 // Acquire claims n bytes for a request that already holds held. If they do not
 // fit it waits for a while, and then fails with ResourceExhausted. Give them
@@ -125,7 +135,7 @@ func (b *Budget) Acquire(n, held int64) error {
 		b.refused.Add(1)
 		return b.never(held + n)
 	}
-	return b.await(n, held+n <= Small)
+	return b.await(n, held+n)
 }
 
 // fits claims n bytes for a request that already holds held, if they fit now,
@@ -134,11 +144,7 @@ func (b *Budget) fits(n, held int64) bool {
 	if b == nil {
 		return true
 	}
-	ahead := &b.waiting
-	if held+n <= Small {
-		ahead = &b.waitingSmall // small claims need not wait for large ones
-	}
-	if ahead.Load() > 0 || !b.try(n, b.ceiling(held+n)) {
+	if b.least.Load() <= held+n || !b.try(n, b.ceiling(held+n)) {
 		return false
 	}
 	b.watch()
@@ -172,18 +178,23 @@ func (b *Budget) raise(used int64) {
 	}
 }
 
-// await waits for n bytes.
-func (b *Budget) await(n int64, small bool) error {
-	w := &waiter{n: n, granted: make(chan struct{})}
-	b.mu.Lock()
-	queue, wait := &b.large, b.wait
-	if small {
-		queue, wait = &b.small, smallWait*b.wait
+// await waits for n bytes, with which the request would hold total. Requests
+// that would hold less go first: those that hold much cannot keep them out, and
+// most end soon.
+func (b *Budget) await(n, total int64) error {
+	w := &waiter{n: n, total: total, granted: make(chan struct{})}
+	wait := b.wait
+	if !b.isLarge(total) {
+		wait *= patient
 	}
-	queue.queue = append(queue.queue, w)
-	b.countLocked()
+	b.mu.Lock()
+	at, _ := slices.BinarySearchFunc(b.queue, total, func(w *waiter, total int64) int {
+		return cmp.Or(cmp.Compare(w.total, total), -1) // behind its equals
+	})
+	b.queue = slices.Insert(b.queue, at, w)
+	b.setLeastLocked()
 	b.grantLocked() // memory may have been released before this claim counted as waiting
-	if b.waiting.Load() > 0 {
+	if len(b.queue) > 0 {
 		b.relieveLocked()
 	}
 	b.mu.Unlock()
@@ -201,46 +212,41 @@ func (b *Budget) await(n int64, small bool) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !queue.remove(w) {
+	at = slices.Index(b.queue, w)
+	if at < 0 {
 		return nil // granted at the last moment
 	}
+	b.queue = slices.Delete(b.queue, at, at+1)
 	b.grantLocked() // this claim may have blocked the next one
-	b.countLocked()
 	b.refused.Add(1)
 	return b.full(n)
 }
 
-// grantLocked grants waiting claims that fit, small ones first.
+// grantLocked grants waiting claims that fit, in their order.
 func (b *Budget) grantLocked() {
-	b.grantFromLocked(&b.small, b.limit)
-	b.grantFromLocked(&b.large, b.ceiling(Small+1))
-	b.countLocked()
-}
-
-// countLocked updates the numbers of waiting claims that are read without the
-// mutex.
-func (b *Budget) countLocked() {
-	b.waitingSmall.Store(int32(len(b.small.queue)))
-	b.waiting.Store(int32(len(b.small.queue) + len(b.large.queue)))
-}
-
-func (b *Budget) grantFromLocked(q *waiters, ceiling int64) {
-	for len(q.queue) > 0 && b.try(q.queue[0].n, ceiling) {
-		close(q.queue[0].granted)
-		q.queue[0] = nil
-		q.queue = q.queue[1:]
-	}
-}
-
-func (q *waiters) remove(w *waiter) bool {
-	for i := range q.queue {
-		if q.queue[i] == w {
-			q.queue = append(q.queue[:i], q.queue[i+1:]...)
-			return true
+	granted := 0
+	for _, w := range b.queue {
+		if !b.try(w.n, b.ceiling(w.total)) {
+			break
 		}
+		close(w.granted)
+		granted++
 	}
-	return false
+	b.queue = slices.Delete(b.queue, 0, granted)
+	b.setLeastLocked()
 }
+
+// setLeastLocked updates what is read of the queue without the mutex.
+func (b *Budget) setLeastLocked() {
+	least := int64(math.MaxInt64)
+	if len(b.queue) > 0 {
+		least = b.queue[0].total
+	}
+	b.least.Store(least)
+}
+
+// waiting reports whether claims wait.
+func (b *Budget) waiting() bool { return b.least.Load() != math.MaxInt64 }
 
 // Try claims n bytes for a request that already holds held, if they fit now,
 // and reports whether they did.
@@ -276,7 +282,7 @@ func (b *Budget) Release(n int64) {
 		return
 	}
 	b.used.Add(-n)
-	if b.waiting.Load() > 0 {
+	if b.waiting() {
 		b.mu.Lock()
 		b.grantLocked()
 		b.mu.Unlock()

@@ -127,8 +127,8 @@ func TestBudgetIsEmptyAfterManyRacedClaims(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if b.Used() != 0 || b.waiting.Load() != 0 || len(b.small.queue)+len(b.large.queue) != 0 {
-		t.Errorf("got %d bytes used and %d claims waiting, want none", b.Used(), b.waiting.Load())
+	if b.Used() != 0 || b.waiting() || len(b.queue) != 0 {
+		t.Errorf("got %d bytes used and %d claims waiting, want none", b.Used(), len(b.queue))
 	}
 }
 
@@ -178,20 +178,74 @@ func TestReuseMakesNoMemory(t *testing.T) {
 	}
 }
 
-func TestSmallClaimsWaitLonger(t *testing.T) {
+func TestClaimsThatAreNotLargeWaitLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := New(16<<20, time.Second)
-		b.Force(16 << 20)
-		waited := func(n int64) time.Duration {
+		b := New(64<<20, time.Second)
+		b.Force(64 << 20)
+		for _, c := range []struct {
+			n    int64
+			want time.Duration
+		}{{1 << 10, patient * time.Second}, {1 << 20, patient * time.Second}, {1<<20 + 1, time.Second}} {
 			begin := time.Now()
-			wantRefused(t, b.Acquire(n, 0))
-			return time.Since(begin)
+			wantRefused(t, b.Acquire(c.n, 0))
+			if got := time.Since(begin); got != c.want {
+				t.Errorf("a claim of %d bytes waited %v, want %v", c.n, got, c.want)
+			}
 		}
-		if got := waited(1 << 20); got != time.Second {
-			t.Errorf("a large claim waited %v, want 1s", got)
+	})
+}
+
+func TestMediumClaimsFitWhenLargeOnesHaveFilledTheBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(64<<20, 0)
+		mustAcquire(t, b, 56<<20, 0)
+		wantRefused(t, b.Acquire(1, 1<<20)) // large
+		for range 4 {
+			mustAcquire(t, b, 1<<20, 0)
 		}
-		if got := waited(1 << 10); got != smallWait*time.Second {
-			t.Errorf("a small claim waited %v, want %ds", got, smallWait)
+		wantRefused(t, b.Acquire(1<<20, 0)) // the rest is for small ones
+		mustAcquire(t, b, Small, 0)
+	})
+}
+
+func TestClaimsThatWaitAreServedByWhatTheirRequestsHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(64<<20, 0)
+		b.Force(64 << 20)
+		order := make(chan string, 4)
+		for _, c := range []struct {
+			name    string
+			n, held int64
+		}{{"fourth", 1 << 10, 30 << 20}, {"second", 1 << 20, 1 << 20}, {"third", 1 << 10, 2<<20 - 1<<10}, {"first", 1 << 10, 0}} {
+			go func() {
+				if b.Acquire(c.n, c.held) != nil {
+					t.Errorf("the %s claim was refused", c.name)
+				}
+				order <- c.name
+			}()
+			synctest.Wait()
+		}
+		b.Release(1 << 10)
+		if got := <-order; got != "first" {
+			t.Errorf("got the %s claim, want the first", got)
+		}
+		b.Release(8<<20 - 1<<10)
+		synctest.Wait()
+		if len(order) != 0 {
+			t.Error("a claim was granted that does not fit")
+		}
+		for _, want := range []struct {
+			name string
+			n    int64
+		}{{"second", 1<<20 + 1<<10}, {"third", 1 << 10}, {"fourth", 1 << 10}} {
+			b.Release(want.n)
+			if got := <-order; got != want.name {
+				t.Errorf("got the %s claim, want the %s", got, want.name)
+			}
+			synctest.Wait()
+			if len(order) != 0 {
+				t.Error("a claim was granted that does not fit")
+			}
 		}
 	})
 }

@@ -77,7 +77,7 @@ func (b *Budget) relieveLocked() {
 			}
 			<-ticker.C
 			b.mu.Lock()
-			if b.waiting.Load() == 0 && b.wanted == 0 && b.used.Load() <= b.watchFrom() {
+			if !b.waiting() && b.wanted == 0 && b.used.Load() <= b.watchFrom() {
 				b.relieving.Store(false)
 				b.mu.Unlock()
 				return
@@ -105,7 +105,10 @@ func (b *Budget) slow(now time.Time, first bool) []Holder {
 	for h, p := range b.holders {
 		holders, paces = append(holders, h), append(paces, p)
 	}
-	need := b.small.bytes() + b.large.bytes() + b.wanted
+	need := b.wanted
+	for _, w := range b.queue {
+		need += w.n
+	}
 	if need > 0 { // answers are counted whether they fit or not
 		need += max(0, b.used.Load()-b.ceiling(need))
 	}
@@ -159,11 +162,4 @@ func largest(found []slowHolder, need int64) []Holder {
 		list = append(list, s.holder)
 	}
 	return list
-}
-
-func (q *waiters) bytes() (n int64) {
-	for _, w := range q.queue {
-		n += w.n
-	}
-	return n
 }
