@@ -29,6 +29,9 @@ const (
 	// slowFor is how long a holder is watched before it is called slow: on a
 	// busy machine good clients pause, too.
 	slowFor = 500 * time.Millisecond
+	// A holder is proven that has moved so many times what it holds. It is
+	// watched for three times as long: attackers seldom do business first.
+	provenTimes = 8
 	// mostEvicted is how many are ended in one tick.
 	mostEvicted = 32
 )
@@ -37,7 +40,7 @@ const (
 type pace struct {
 	moved int64
 	at    time.Time
-	slow  bool // over the slowFor that ended then
+	slow  bool // over the time that ended then
 }
 
 // Register has h ended when memory is short and it is slow, until Unregister.
@@ -126,11 +129,15 @@ func (b *Budget) slow(now time.Time, first bool) []Holder {
 			seen[i] = pace{moved: moved, at: now}
 			continue
 		}
+		watchFor := slowFor
+		if moved >= provenTimes*bytes {
+			watchFor *= patient
+		}
 		slow := isSlow(bytes, moved-paces[i].moved, elapsed)
-		if elapsed >= slowFor {
+		if elapsed >= watchFor {
 			seen[i] = pace{moved, now, slow}
 		}
-		if slow && (elapsed >= slowFor || paces[i].slow) {
+		if slow && (elapsed >= watchFor || paces[i].slow) {
 			found = append(found, slowHolder{h, bytes})
 		}
 	}

@@ -11,6 +11,7 @@ import (
 type client struct {
 	budget *Budget
 	holds  int64
+	moved  int64 // at the start
 	rate   int64 // bytes per second
 	start  time.Time
 
@@ -18,7 +19,7 @@ type client struct {
 }
 
 func (c *client) Waiting() (bytes, moved int64) {
-	return c.holds, c.rate * int64(time.Since(c.start)) / int64(time.Second)
+	return c.holds, c.moved + c.rate*int64(time.Since(c.start))/int64(time.Second)
 }
 
 func (c *client) Evict() {
@@ -57,6 +58,31 @@ func TestSlowHoldersGiveWayToClaimsThatWait(t *testing.T) {
 			t.Errorf("ended: stopped %v, fast %v; want the slow one", stopped.evicted.Load(), fast.evicted.Load())
 		}
 		wantRefused(t, b.Acquire(24*mib, 0)) // nobody is slow any more
+		b.Release(b.Used())
+		b.relief.Wait()
+	})
+}
+
+// TestProvenHoldersMayPauseForLonger has a client that did much business and then
+// pauses, as good clients do on a busy machine.
+func TestProvenHoldersMayPauseForLonger(t *testing.T) {
+	const mib = 1 << 20
+	synctest.Test(t, func(t *testing.T) {
+		b := New(64*mib, 0)
+		proven := hold(t, b, 56*mib, 0)
+		proven.moved = provenTimes * proven.holds
+		wantRefused(t, b.Acquire(8*mib, 0)) // large: it waits for a second
+		if proven.evicted.Load() {
+			t.Error("a proven holder was ended when it had paused for a second")
+		}
+		b.Release(56 * mib)
+		b.relief.Wait()
+		b.Force(60 * mib)
+		start := time.Now()
+		mustAcquire(t, b, mib, 0) // it waits for three
+		if got, most := time.Since(start), patient*slowFor+2*reliefTick; !proven.evicted.Load() || got > most {
+			t.Errorf("ended: %v; the claim waited %v, want %v at most", proven.evicted.Load(), got, most)
+		}
 		b.Release(b.Used())
 		b.relief.Wait()
 	})
