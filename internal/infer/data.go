@@ -10,6 +10,9 @@ type Data struct {
 	// may then compute on it in place; what others can write is copied first,
 	// since a library may check a value and read it again.
 	Private bool
+	// Shared is the file that has First; nil if none has. A worker may map it
+	// where values that change do no harm.
+	Shared *Shared
 }
 
 // Size returns the number of bytes in all pieces.

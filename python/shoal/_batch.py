@@ -242,7 +242,10 @@ class Batch:
         self._open = False
         self._requests = self._arrays = self._texts = None
         slot = self._slot
-        if self._layout.kept():
+        kept = self._layout.kept()
+        if slot.overlaid:
+            self._channel.files.restore(slot, kept)
+        if kept:
             self._channel.retire(slot)
             slot.result.finish(self._sequence, KEPT, spent)
         else:

@@ -15,8 +15,8 @@ ONE = (1).to_bytes(8, "little")
 # Words of the server's header: the batch's number; bytes of the table, and, in the
 # upper half, of the requests' other properties; requests and, in the upper half,
 # rows; flags; the offset of those properties; the table's stamp, which changes when
-# the table does.
-SEQUENCE, SIZES, REQUESTS, FLAGS, EXTRAS_AT, STAMP = range(6)
+# the table does; the offset of the list of rows that are mapped, and how many.
+SEQUENCE, SIZES, REQUESTS, FLAGS, EXTRAS_AT, STAMP, MAPS_AT, MAPS = range(8)
 
 MAX_U32 = 0xFFFFFFFF
 FIRST_MAP = 1 << 20

@@ -27,6 +27,7 @@ POLLING, BUSY, ANSWERED = 0, 1, 16
 SLEEPS, LOOP = 1, 2
 
 _ALIGN = 64
+_LARGE = 1 << 17  # bytes of inputs that begin on a page, so that a worker can map them
 IN_HEAD = 8  # call u32, bytes of the table u32
 _TABLE = struct.Struct("<HHHHQQ")  # inputs, wanted outputs, parameters, bytes of the id, priority, timeout in microseconds
 _TENSOR = struct.Struct("<BBHQQ")  # type, rank, bytes of the name, offset, bytes
@@ -55,8 +56,8 @@ def error(code: int, text: bytes) -> SessionError:
     return SessionError(text.decode("utf-8", "replace"), _ERRORS[min(code, len(_ERRORS) - 1)])
 
 
-def aligned(n: int) -> int:
-    return (n + _ALIGN - 1) & -_ALIGN
+def aligned(n: int, to: int = _ALIGN) -> int:
+    return (n + to - 1) & -to
 
 
 class Prepared:
@@ -111,6 +112,8 @@ def table(inputs: Sequence[Prepared], options: tuple[Any, ...], parameters: Mapp
     entries, places = [], []
     for i, name in zip(inputs, names):
         shape = i.array.shape
+        if i.size >= _LARGE:
+            at = aligned(at, PAGE)
         entries.append(_TENSOR.pack(i.code, len(shape), len(name), at, i.size) + struct.pack(f"<{len(shape)}q", *shape) + name)
         places.append(at)
         at = aligned(at + i.size)

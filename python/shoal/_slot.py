@@ -20,13 +20,14 @@ class Slot:
     def __init__(self, channel, memory, number):
         self.number = number
         self._channel = channel
-        self._file = memory
-        self._at = (number + 1) * SPAN
+        self.file = memory
+        self.at = (number + 1) * SPAN  # in the file
         self.inputs = self.outputs = None
         self.input_size = self.output_size = 0
         self.result = Result(channel, self)
         self.batch = None  # the last one, reused for similar batches
         self.unpinned = channel.pins is not None  # its memory is to be pinned
+        self.overlaid = None  # where clients' files are mapped over the server's part: begin, end
         self.reach(FIRST_MAP)
         self.grow(FIRST_MAP)
 
@@ -36,7 +37,8 @@ class Slot:
             return
         self.unpin()
         self.input_size = rounded(size)
-        self.inputs = mapped(self._file, self._at, self.input_size)
+        self.inputs = mapped(self.file, self.at, self.input_size)
+        self.start = None  # the memory's first byte, once something is mapped over it
         self.words = memoryview(self.inputs)[:HEAD].cast("Q")
         self.stamp = self.layout = self.batch = None
         self._layouts = {}
@@ -47,7 +49,7 @@ class Slot:
             return
         self.unpin()
         self.output_size = rounded(size)
-        self.outputs = mapped(self._file, self._at + HALF, self.output_size)
+        self.outputs = mapped(self.file, self.at + HALF, self.output_size)
         self.result.moved(memoryview(self.outputs)[:HEAD].cast("Q"))
 
     def pin(self):

@@ -19,8 +19,13 @@ from sys import getrefcount
 from time import perf_counter_ns
 
 from shoal._batch import Batch
-from shoal._memory import ONE, RING, SENT, SEQUENCE, STAMP, TAKEN
+from shoal._memory import MAPS, ONE, RING, SENT, SEQUENCE, STAMP, TAKEN
 from shoal._slot import Slot
+
+try:
+    from shoal._mapped import Files
+except ImportError:  # a Python without ctypes
+    Files = None
 
 
 class Channel:
@@ -49,6 +54,9 @@ class Channel:
         self.copies = self.decoupled  # give handlers copies of inputs rather than views
         self.erred = False  # a request got an error
         self.note = lambda text: None  # logs a line for the operator
+        self.files = None  # those that clients wrote their rows to, where rows may be mapped
+        if Files is not None and not self.decoupled and not config.get("pinned"):
+            self.files = Files()
         self.pins = None  # the registered memory of a worker on a GPU
         if config.get("pinned"):
             from shoal._pinned import Pins  # only such workers need it
@@ -102,6 +110,8 @@ class Channel:
                     slot.batch = batch
             begin = clock()
             try:
+                if words[MAPS]:
+                    self.files.overlay(slot)
                 execute(batch)
             except BaseException as e:  # includes sys.exit in a model
                 failed(batch, e)

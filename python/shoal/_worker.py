@@ -6,6 +6,7 @@ everything that is rare goes over the socket in frames: the start, the end, the
 log, metrics, and the answers of decoupled models.
 """
 
+import array
 import errno
 import gc
 import importlib
@@ -26,12 +27,13 @@ FDS_ENV = "SHOAL_WORKER_FDS"
 _FRAME = struct.Struct("<IB")  # bytes of the payload, kind
 
 # Kinds of frames from the server.
-INIT, CLOSE, CANCEL, REPLY, ANSWER = 1, 2, 3, 4, 5
+INIT, CLOSE, CANCEL, REPLY, ANSWER, FILE, DROP = 1, 2, 3, 4, 5, 6, 7
 # Kinds of frames to the server.
 READY, DESCRIBED, FAILED, LOG, METRIC, RESPONSE, WATCH, ROOM, IMPORTED = 1, 2, 3, 4, 5, 6, 7, 8, 9
 SLOT, CALL, NEXT, CONTROL = 10, 11, 12, 13
 
 _CANCEL = struct.Struct("<QI")  # sequence, request
+_RIGHTS = socket.CMSG_SPACE(16 * array.array("i").itemsize) if hasattr(socket, "CMSG_SPACE") else 0
 
 _links = threading.local()
 _last_link = None
@@ -51,6 +53,7 @@ class Link:
         self.calls = None  # those to other models, once there are some
         self.make_calls = None  # makes them, once batches are run
         self.channel = None  # the batches
+        self._files = []  # descriptors that have come
 
     def send(self, kind, *payload):
         frame = b"".join((_FRAME.pack(sum(len(p) for p in payload), kind),) + payload)
@@ -73,14 +76,20 @@ class Link:
         parts = []
         while size > 0:
             try:
-                part = self._socket.recv(min(size, 1 << 20))
+                part, rights, _, _ = self._socket.recvmsg(min(size, 1 << 20), _RIGHTS)
             except OSError:
                 return None
+            for _, _, data in rights:
+                self._files.extend(array.array("i", data))
             if not part:
                 return None
             parts.append(part)
             size -= len(part)
         return b"".join(parts)
+
+    def file(self):
+        """The descriptor that came with the last frame."""
+        return self._files.pop(0)
 
     def ask(self, kind, message):
         """Send a question and return the server's answer."""
@@ -202,6 +211,8 @@ def run(fds, load=None, loaded=None):
             listener.join()  # it may be about to use the descriptors
         for fd in fds[:3]:
             os.close(fd)
+        if getattr(link.channel, "files", None) is not None:
+            link.channel.files.close()
         link.close()
 
 
@@ -229,7 +240,7 @@ def _live(link, listener, fds, init, load, loaded):
     listener.serve(channel)
     serving = threading.get_ident()
     link.make_calls = lambda: _calls_of(link, fds[0], channel, serving)
-    link.send_json(READY, {})
+    link.send_json(READY, {"maps": getattr(channel, "files", None) is not None})
     channel.serve(handler.execute, _failed)
     handler.close()
     for text in _faults.rest():
@@ -297,6 +308,10 @@ class _Listener:
                 self._link.calls.answered(payload)
             elif kind == REPLY:
                 self._link.replied(payload)
+            elif kind == FILE:
+                self._channel.files.add(int.from_bytes(payload, "little"), self._link.file())
+            elif kind == DROP:
+                self._channel.files.drop(int.from_bytes(payload, "little"))
             elif kind in (CLOSE, 0):
                 self._close()
             if kind == 0:

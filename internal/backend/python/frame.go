@@ -34,11 +34,14 @@ func readFrame(r io.Reader) (frame, error) {
 
 // send writes a frame.
 func (l *link) send(kind byte, payload []byte) error {
-	b := make([]byte, 5, 5+len(payload))
-	binary.LittleEndian.PutUint32(b, uint32(len(payload)))
-	b[4] = kind
+	b := appendFrame(make([]byte, 0, 5+len(payload)), kind, payload)
 	l.sending.Lock()
 	defer l.sending.Unlock()
-	_, err := l.socket.Write(append(b, payload...))
+	_, err := l.socket.Write(b)
 	return err
+}
+
+func appendFrame(b []byte, kind byte, payload []byte) []byte {
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(payload)))
+	return append(append(b, kind), payload...)
 }

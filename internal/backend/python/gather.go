@@ -15,8 +15,10 @@ type column struct {
 	// stacked means that the rows of the requests are contiguous, as one
 	// tensor; otherwise each request has its own shape, or lacks the input.
 	stacked bool
-	size    int // of the data of all requests
-	offset  int
+	// lendable means that the worker may map its rows.
+	lendable bool
+	size     int // of the data of all requests
+	offset   int
 }
 
 // A layout is how a batch is laid out in our half of a slot.
@@ -26,14 +28,16 @@ type layout struct {
 	table    int   // bytes of the table
 	extras   []byte
 	extrasAt int
+	mapsAt   int
 	size     int
 	texts    int // columns of strings
 
 	described []byte // the table
+	maps      []byte // the rows that the worker maps
 }
 
-// lay computes the offsets of the batch's parts.
-func (l *layout) lay(m *loaded, requests []*infer.Request) {
+// lay computes the offsets of the batch's parts. With maps the worker can map rows.
+func (l *layout) lay(m *loaded, requests []*infer.Request, maps bool) {
 	l.columns, l.places, l.texts = l.columns[:0], l.places[:0], 0
 	for range requests {
 		l.places = append(l.places, 0)
@@ -42,9 +46,14 @@ func (l *layout) lay(m *loaded, requests []*infer.Request) {
 	for i := range m.inputs {
 		l.addColumn(&m.inputs[i], i, requests)
 	}
-	at := align(headSize + l.table)
+	at, mapped := align(headSize+l.table), 0
 	for i := range l.columns {
 		if c := &l.columns[i]; c.port.Type != tensor.Bytes {
+			if maps && c.stacked && c.size >= minLent && isLendable(c.port.Type) {
+				at = (at + pageSize - 1) &^ (pageSize - 1)
+				c.lendable = true
+				mapped += len(requests)
+			}
 			c.offset, at = at, align(at+c.size)
 		}
 	}
@@ -54,7 +63,9 @@ func (l *layout) lay(m *loaded, requests []*infer.Request) {
 		}
 	}
 	l.extras = m.appendExtras(l.extras[:0], requests)
-	l.extrasAt, l.size = at, at+len(l.extras)
+	l.extrasAt = at
+	l.mapsAt = align(at + len(l.extras))
+	l.size = l.mapsAt + mapped*mapEntry
 }
 
 // addColumn adds the model's input of that index, if any request has it.
@@ -102,10 +113,10 @@ func at(r *infer.Request, place, index int) *infer.Input {
 }
 
 // gather writes the batch into the slot: the only copy of a tensor on its way
-// from the socket to the handler.
+// from the socket to the handler. Rows that the worker can map are not copied.
 func (r *run) gather(s *slot, rows int) (size int, err error) {
 	l, requests := &r.layout, r.requests
-	l.lay(r.in.model, requests)
+	l.lay(r.in.model, requests, r.link.maps)
 	if l.size > half {
 		return 0, status.Errorf(status.InvalidArgument, "the inputs of a batch of model '%s' have %d bytes, and at most %d fit a worker's memory", r.in.model.sig.Name, l.size, int64(half))
 	}
@@ -121,8 +132,11 @@ func (r *run) gather(s *slot, rows int) (size int, err error) {
 	binary.LittleEndian.PutUint32(mem[24:], l.flags())
 	binary.LittleEndian.PutUint64(mem[32:], uint64(l.extrasAt))
 	r.copies.Begin(l.size)
-	l.write(&r.copies, mem, requests, rows)
+	l.write(&r.copies, r.link, mem, requests, rows)
 	r.copies.End()
+	binary.LittleEndian.PutUint64(mem[mapsAt:], uint64(l.mapsAt))
+	binary.LittleEndian.PutUint64(mem[mapsCountAt:], uint64(len(l.maps)/mapEntry))
+	copy(mem[l.mapsAt:], l.maps)
 	s.describe(l.described)
 	copy(mem[l.extrasAt:], l.extras)
 	return l.size, nil
@@ -143,8 +157,9 @@ func (l *layout) flags() uint32 {
 }
 
 // write writes the data, and stores the table in described.
-func (l *layout) write(copies *infer.Copies, mem []byte, requests []*infer.Request, rows int) {
+func (l *layout) write(copies *infer.Copies, to *link, mem []byte, requests []*infer.Request, rows int) {
 	clear(l.places)
+	l.maps = l.maps[:0]
 	table := l.described[:0]
 	for _, r := range requests {
 		table = binary.LittleEndian.AppendUint32(table, uint32(r.Rows))
@@ -162,7 +177,7 @@ func (l *layout) write(copies *infer.Copies, mem []byte, requests []*infer.Reque
 		table = append(table, byte(c.port.Type), kind)
 		table = binary.LittleEndian.AppendUint32(table, uint32(c.port.rank()))
 		if c.stacked {
-			table = c.writeStacked(copies, table, mem, requests, l.places, rows)
+			table = l.writeStacked(c, copies, to, table, mem, requests, rows)
 		} else {
 			table = c.writeSeparate(copies, table, mem, requests, l.places)
 		}
@@ -170,18 +185,24 @@ func (l *layout) write(copies *infer.Copies, mem []byte, requests []*infer.Reque
 	l.described = table
 }
 
-func (c *column) writeStacked(copies *infer.Copies, table, mem []byte, requests []*infer.Request, places []int, rows int) []byte {
+func (l *layout) writeStacked(c *column, copies *infer.Copies, to *link, table, mem []byte, requests []*infer.Request, rows int) []byte {
 	size := c.size
 	if c.port.Type == tensor.Bytes {
 		size = 0 // it would make the table different with every batch
 	}
 	var room [maxRank + 1]int64
-	shape := c.port.handlerShape(room[:0], requests[0].Inputs[places[0]].Shape, int64(rows))
+	shape := c.port.handlerShape(room[:0], requests[0].Inputs[l.places[0]].Shape, int64(rows))
 	table = appendEntry(table, c.offset, size, shape)
-	dst := mem[c.offset : c.offset+c.size]
+	at := c.offset
 	for n, r := range requests {
-		dst = dst[copies.Add(dst, r.Inputs[places[n]].Data):]
-		places[n]++
+		data := r.Inputs[l.places[n]].Data
+		l.places[n]++
+		if c.lendable && to.lend(data, at) {
+			l.maps = appendMap(l.maps, at, data)
+			at += len(data.First)
+			continue
+		}
+		at += copies.Add(mem[at:c.offset+c.size], data)
 	}
 	return table
 }
@@ -202,6 +223,13 @@ func (c *column) writeSeparate(copies *infer.Copies, table, mem []byte, requests
 		offset += size
 	}
 	return table
+}
+
+func appendMap(b []byte, offset int, d infer.Data) []byte {
+	b = binary.LittleEndian.AppendUint64(b, uint64(offset))
+	b = binary.LittleEndian.AppendUint64(b, uint64(len(d.First)))
+	b = binary.LittleEndian.AppendUint64(b, d.Shared.ID)
+	return binary.LittleEndian.AppendUint64(b, uint64(d.Shared.Offset(d.First)))
 }
 
 func appendEntry(table []byte, offset, size int, shape tensor.Shape) []byte {

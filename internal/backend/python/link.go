@@ -38,6 +38,9 @@ type link struct {
 	metrics  func(line string)
 	calls    *calls // the worker's requests to other models
 
+	maps bool // the worker can map files; set before it gets batches
+	lent lent
+
 	sending sync.Mutex
 }
 
@@ -87,6 +90,7 @@ func (l *link) reap(reader *sync.WaitGroup) {
 	l.silence()
 	l.streams.end(l.lostError())
 	l.calls.end()
+	l.endLent()
 	l.mem.retire()
 	close(l.gone)
 }

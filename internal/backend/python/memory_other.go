@@ -15,6 +15,8 @@ func newMemory(string) (*memory, error) { return nil, errSystem }
 
 func socketpair() (ours, theirs *os.File, err error) { return nil, nil, errSystem }
 
+func (l *link) sendFile([]byte, int) error { return errSystem }
+
 func (m *memory) extend(int) error { return errSystem }
 
 func (m *memory) mapAt(int64, int) ([]byte, error) { return nil, errSystem }

@@ -100,9 +100,15 @@ func (m *loaded) startWorker(ctx context.Context, p backend.Placement) (*link, e
 	if err != nil {
 		return nil, m.backend.startFault(cmd, err)
 	}
-	if _, err := l.await(ctx, frameReady, m.set.startTimeout); err != nil {
+	payload, err := l.await(ctx, frameReady, m.set.startTimeout)
+	if err != nil {
 		return nil, err
 	}
+	var ready struct {
+		Maps bool `json:"maps"`
+	}
+	_ = json.Unmarshal(payload, &ready) // a worker that does not say so gets copies
+	l.maps = ready.Maps
 	return l, nil
 }
 

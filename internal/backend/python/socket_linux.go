@@ -1,11 +1,29 @@
 package python
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
 	"golang.org/x/sys/unix"
 )
+
+// sendFile sends a frame with a file descriptor.
+func (l *link) sendFile(payload []byte, file int) error {
+	raw, err := l.socket.SyscallConn()
+	if err != nil {
+		return err
+	}
+	message, rights := appendFrame(nil, frameFile, payload), unix.UnixRights(file)
+	l.sending.Lock()
+	defer l.sending.Unlock()
+	var failed error
+	err = raw.Write(func(fd uintptr) bool {
+		_, failed = unix.SendmsgN(int(fd), message, rights, nil, unix.MSG_NOSIGNAL) // so short that it is sent as a whole
+		return failed != unix.EAGAIN && failed != unix.EINTR
+	})
+	return errors.Join(err, failed)
+}
 
 // socketpair returns two ends of a connection: ours, which the netpoller watches,
 // and the worker's, which blocks.

@@ -24,6 +24,9 @@ const (
 	callSlotAt  = pageSize - 40
 	headSize    = 64
 	stampAt     = 40 // in our half's header
+	mapsAt      = 48
+	mapsCountAt = 56
+	mapEntry    = 32 // bytes of a mapped row: offset in the slot, bytes, number of the file, offset there
 	dataAlign   = 64
 
 	// firstMap is how much of a half is mapped at first. Mapped memory costs
@@ -79,6 +82,8 @@ const (
 	frameCancel
 	frameReply
 	frameAnswer
+	frameFile // with a file descriptor
+	frameDrop
 )
 
 const (

@@ -238,6 +238,7 @@ func (x *session) read(sl *slot, r *infer.Request, all bool) error {
 	for i := range r.Inputs {
 		in := &r.Inputs[i]
 		if !all && in.Type != tensor.Bytes {
+			in.Data.Shared = sl.shared
 			continue
 		}
 		memory, err := r.GrowWithin(len(in.Data.First))

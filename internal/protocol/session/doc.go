@@ -12,7 +12,9 @@
 // A client can change its memory at any time. What the server decides by (the
 // table of a call: shapes, offsets, sizes) is copied before it is read. Numbers
 // are copied once, into the batch, so that a client that changes them meanwhile
-// spoils only its own answer. Strings are checked, so they are copied before. The
+// spoils only its own answer. Large rows of floating-point numbers are not copied
+// for a Python model: its worker maps them into the batch (backend/python/lend.go).
+// Strings are checked, so they are copied before. The
 // memory cannot shrink (it is sealed), and clients cannot write where the server
 // writes. wire.go has the formats; python/shoal/_session.py is the client.
 //

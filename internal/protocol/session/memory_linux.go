@@ -7,6 +7,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"shoal/internal/infer"
 )
 
 // newRegion makes memory that a client can share by the file descriptor, which
@@ -36,6 +38,23 @@ func newRegion(size int, readOnly bool) (b []byte, fd int, err error) {
 		return fail("seal", err)
 	}
 	return b, fd, nil
+}
+
+// minShared is the least memory whose inputs workers may map: small ones are
+// copied sooner.
+const minShared = 256 << 10
+
+// share returns the file as one that workers can map; nil when it is small, or no
+// descriptor is left.
+func share(b []byte, fd int) *infer.Shared {
+	if len(b) < minShared {
+		return nil
+	}
+	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil // its inputs are copied
+	}
+	return infer.NewShared(own, b)
 }
 
 func unmap(b []byte) {

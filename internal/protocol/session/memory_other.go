@@ -7,9 +7,13 @@ import (
 	"net"
 	"sync/atomic"
 	"unsafe"
+
+	"shoal/internal/infer"
 )
 
 func newRegion(int, bool) ([]byte, int, error) { return nil, -1, errors.ErrUnsupported }
+
+func share([]byte, int) *infer.Shared { return nil }
 
 func unmap([]byte) {}
 

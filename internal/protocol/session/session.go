@@ -61,9 +61,10 @@ type session struct {
 type slot struct {
 	number     int
 	in, out    []byte
-	generation uint32 // of out
-	table      []byte // a copy of the call's table
-	call       uint32 // the client's number of the call
+	shared     *infer.Shared // in, for workers that map it; nil when it is small
+	generation uint32        // of out
+	table      []byte        // a copy of the call's table
+	call       uint32        // the client's number of the call
 	running    *infer.Caller
 	trace      *trace.Trace // nil when the call is not traced
 
@@ -265,10 +266,14 @@ func (x *session) enlarge(sl *slot, side uint32, bytes uint64) (region, error) {
 		x.shrink(int64(size - len(*b)))
 		return region{}, status.Wrap(status.ResourceExhausted, err, "the server has no more shared memory")
 	}
-	unmap(*b)
-	*b = larger
 	if side == sideOut {
+		unmap(sl.out)
+		sl.out = larger
 		sl.generation++
+	} else {
+		sl.unmapIn()
+		sl.in = larger
+		sl.shared = share(larger, fd)
 	}
 	msg := le.AppendUint32(nil, msgRegion)
 	msg = le.AppendUint32(msg, uint32(sl.number))
@@ -310,8 +315,18 @@ func (x *session) shrink(n int64) {
 // free unmaps a slot that was never used.
 func (x *session) free(sl *slot) {
 	x.shrink(int64(len(sl.in) + len(sl.out)))
-	unmap(sl.in)
+	sl.unmapIn()
 	unmap(sl.out)
+}
+
+// unmapIn frees the memory of the inputs.
+func (sl *slot) unmapIn() {
+	if sl.shared != nil {
+		sl.shared.End()
+		closeFDs(sl.shared.FD)
+		sl.shared = nil
+	}
+	unmap(sl.in)
 }
 
 // cancelCall ends a call that waits.
@@ -345,7 +360,7 @@ func (x *session) close() {
 	x.wg.Wait()
 	for _, sl := range x.slots {
 		if sl != nil {
-			unmap(sl.in)
+			sl.unmapIn()
 			unmap(sl.out)
 		}
 	}
