@@ -81,7 +81,7 @@ func (x *session) runner(sl *slot) {
 const (
 	// pollTime is how long a runner looks for the next call before it sleeps: to be
 	// woken costs as much time, and the client's system call in addition.
-	pollTime = 30 * time.Microsecond
+	pollTime = 60 * time.Microsecond
 	// maxSkip bounds how many times a session does not poll after it did in vain.
 	maxSkip = 256
 )
