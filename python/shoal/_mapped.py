@@ -29,7 +29,7 @@ class Files:
 
     def __init__(self):
         self._changed = threading.Condition()  # protects the fields below
-        self._files = {}  # None: its client is gone
+        self._files = {}  # None: its client is gone; -1: it could not be received
         self._gone = []  # numbers of those
 
     def add(self, number, fd):
@@ -41,9 +41,7 @@ class Files:
     def drop(self, number):
         """Its client is gone. A batch with it may still be on its way."""
         with self._changed:
-            fd = self._files.get(number)
-            if fd is not None:
-                os.close(fd)
+            _close(self._files.get(number))
             self._files[number] = None
             self._gone.append(number)
             if len(self._gone) > 1024:
@@ -62,6 +60,8 @@ class Files:
                 if number not in self._files and not self._changed.wait_for(lambda: number in self._files, _PATIENCE):
                     raise RuntimeError("a file that the server passed did not arrive")
                 fd = self._files[number]
+                if fd == -1:
+                    raise RuntimeError("the worker has no file descriptor left for a client's memory; raise its limit of open files")
                 if fd is not None:
                     _map(address + at, size, mmap.MAP_PRIVATE, fd, offset)
 
@@ -77,9 +77,13 @@ class Files:
     def close(self):
         with self._changed:
             for fd in self._files.values():
-                if fd is not None:
-                    os.close(fd)
+                _close(fd)
             self._files.clear()
+
+
+def _close(fd):
+    if fd is not None and fd >= 0:
+        os.close(fd)
 
 
 def _address(slot):

@@ -88,8 +88,8 @@ class Link:
         return b"".join(parts)
 
     def file(self):
-        """The descriptor that came with the last frame."""
-        return self._files.pop(0)
+        """The descriptor that came with the last frame; -1 when this process had no room for it."""
+        return self._files.pop(0) if self._files else -1
 
     def ask(self, kind, message):
         """Send a question and return the server's answer."""

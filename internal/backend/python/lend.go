@@ -44,7 +44,7 @@ func (l *link) lend(d infer.Data, offset int) bool {
 	if l.lent.over || len(l.lent.files) == maxFiles || l.sendFile(binary.LittleEndian.AppendUint64(nil, s.ID), s.FD) != nil {
 		return false
 	}
-	if !s.Use(l, func() { l.takeBack(s) }) {
+	if !s.Use(l, func() { go l.takeBack(s) }) { // a session's end must not wait for a worker that hangs
 		l.drop(s)
 		return false
 	}
