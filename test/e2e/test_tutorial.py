@@ -59,12 +59,16 @@ COMMANDS = [content for kind, content in blocks() if kind == "sh test"]
 
 
 class Walk:
-    """A shell that runs the page's commands, block by block. A command that fails ends it."""
+    """A shell that runs the page's commands, block by block. A command that fails ends it; once, the next test begins the page anew."""
 
     MARK = "--- the end of the block ---"
 
     def __init__(self, folder: pathlib.Path):
         self.folder = folder
+        self.failures: list[str] = []
+        self._start()
+
+    def _start(self) -> None:
         self.outputs: list[str] = []  # of the blocks that ran
         self.ports = [free_port() for _ in range(3)]
         env = {k: v for k, v in environment().items() if not k.startswith("MAKE") and k not in ("MFLAGS", "ARGS")}
@@ -76,6 +80,8 @@ class Walk:
 
     def until(self, n: int) -> str:
         """Runs the blocks up to number n that have not run yet, and returns what all of them printed."""
+        if len(self.failures) > 1:
+            raise AssertionError(self.failures[-1])
         while len(self.outputs) <= n:
             self.outputs.append(self._run(len(self.outputs)))
         return "".join(self.outputs[: n + 1])
@@ -84,11 +90,8 @@ class Walk:
         file = self.folder / f"block_{n}.sh"
         file.write_text(self._here(COMMANDS[n]))
         stdin, stdout = typing.cast(typing.IO[str], self.shell.stdin), typing.cast(typing.IO[str], self.shell.stdout)
-        try:
-            stdin.write(f". {file} < /dev/null\necho '{self.MARK}'\n")
-            stdin.flush()
-        except BrokenPipeError:
-            raise AssertionError("a block before this one failed") from None
+        stdin.write(f". {file} < /dev/null\necho '{self.MARK}'\n")
+        stdin.flush()
         lines: list[str] = []
         for line in stdout:
             if line.endswith(self.MARK + "\n"):  # curl's answers end without a newline
@@ -96,9 +99,12 @@ class Walk:
                 return "".join(lines)
             lines.append(line)
         log = self.folder / "shoal.log"  # where the page sends it
-        raise AssertionError(
+        self.failures.append(
             f"block {n} failed:\n{COMMANDS[n]}\nIt printed:\n{''.join(lines)}\nThe server's log:\n{log.read_text() if log.exists() else 'none'}"
         )
+        self.close()
+        self._start()
+        raise AssertionError(self.failures[-1])
 
     def _here(self, commands: str) -> str:
         http, grpc, metrics = self.ports
