@@ -44,7 +44,7 @@ class Slot:
     """The memory of one call at a time."""
 
     __slots__ = ("number", "inputs", "head", "outputs", "generation", "call", "options", "plan", "told", "end", "made", "only",
-                 "lent", "back", "answered", "waits", "word")  # fmt: skip
+                 "parameters", "lent", "back", "answered", "waits", "word")  # fmt: skip
 
     def __init__(self, link: Link, number: int):
         self.number = number
@@ -57,10 +57,12 @@ class Slot:
         # memory. No plan means that the next call needs a table of its own.
         self.options: tuple[Any, ...] = ()
         self.plan: list[tuple[str, Any, tuple[int, ...], np.ndarray]] | None = None
-        # The last answer's header and table, without the call's number; what was read from it; its array, if it has only one.
+        # The last answer's header and table, without the call's number; what was read from it; its array, if it has only one;
+        # its parameters.
         self.told, self.end = b"", 0
         self.made: list[tuple[str, int, np.ndarray | None, int, tuple[int, ...]]] = []
         self.only: np.ndarray | None = None
+        self.parameters: dict[str, Any] = {}
         self.lent: dict[int, Any] = {}  # references to the arrays of the answer that are in use
         lent, idle = self.lent, link.idle
 
@@ -376,7 +378,9 @@ class Link:
         memory = slot.outputs
         assert memory is not None
         if not slot.told or memory[4 : slot.end] != slot.told:
-            self._read(slot, memory, parameters)
+            self._read(slot, memory)
+        if slot.parameters:
+            parameters.update(slot.parameters)
         only = slot.only
         if copy and only is not None:
             only = only.copy()
@@ -400,7 +404,7 @@ class Link:
             self.idle.append(slot)
         return next(iter(found.values())) if len(found) == 1 else found
 
-    def _read(self, slot: Slot, memory: mmap.mmap, parameters: dict[str, Any]) -> None:
+    def _read(self, slot: Slot, memory: mmap.mmap) -> None:
         """Reads the table of an answer that is not as the last one was."""
         _, code, size, outputs, params, _ = wire.OUT_HEAD.unpack_from(memory)
         start = wire.OUT_HEAD.size
@@ -415,11 +419,9 @@ class Link:
             for name, kind, shape, offset in entries
         ]
         slot.only = slot.made[0][2] if len(slot.made) == 1 and slot.made[0][1] != _codec.BF16 else None
-        if params:
-            parameters.update(wire.params(table, at, params))
-        else:
-            slot.end = start + size
-            slot.told = memory[4 : slot.end]
+        slot.parameters = wire.params(table, at, params)
+        slot.end = start + size
+        slot.told = memory[4 : slot.end]
 
     def give_up(self, slot: Slot) -> None:
         """Takes a call out of the server's queue, unless it runs already."""

@@ -124,6 +124,17 @@ def test_strings(session):
     assert s.run(INPUT0=[b"\0\1", b"x" * 100_000]).tolist() == [b"\0\1", b"x" * 100_000]
 
 
+def test_every_answer_has_its_parameters(session):
+    with_parameters, without = session("plain"), session("text")
+    for size in (4, 4, 4, 8, 4):  # the slot of an answer is used again, and what was read of it
+        call = with_parameters.submit(INPUT0=np.zeros(size, np.float32))
+        assert call.result().shape == (size,)
+        assert call.parameters == {"param0": "an example string parameter", "param1": 42, "param2": False, "param3": 123.123}
+        call = without.submit(INPUT0=np.array(["word"] * size, object))
+        assert call.result().shape == (size,) and call.parameters == {}
+        del call
+
+
 def test_a_python_model(session):
     s = session("double")
     got = s.run(x=np.ones((3, 5), np.float32))
