@@ -83,6 +83,8 @@ func TestFilesAreLentOnceAndTakenBack(t *testing.T) {
 	if kind, id, fds := nextFrame(t, worker); kind != frameDrop || id != s.ID || fds != 0 {
 		t.Errorf("got a frame of kind %d about file %d with %d descriptors, want %d, %d and none", kind, id, fds, frameDrop, s.ID)
 	}
+	l.lent.mu.Lock() // until the goroutine that sent the frame has ended
+	defer l.lent.mu.Unlock()
 	if len(l.lent.files) != 0 {
 		t.Error("the link keeps a file that has ended")
 	}
