@@ -17,6 +17,7 @@ import (
 	"shoal/internal/backend"
 	"shoal/internal/model"
 	"shoal/internal/model/modelpb"
+	"shoal/internal/procs"
 	"shoal/internal/repository"
 	"shoal/internal/sched"
 	"shoal/internal/spelling"
@@ -292,6 +293,9 @@ func (e *Engine) startScheduler(cfg *modelpb.ModelConfig, sig *model.Signature, 
 	}
 	bc := sched.NewBatcherConfig(cfg, sig, by)
 	bc.MinQueued = e.opt.HoldBatches
+	if by == model.BatchingAuto {
+		bc.Cores = procs.Native.Cores
+	}
 	return sched.StartBatcher(bc, instances, record)
 }
 

@@ -30,6 +30,9 @@ type Batcher struct {
 // StartBatcher returns a batcher over the instances, which stay the caller's
 // and must outlive it.
 func StartBatcher(cfg BatcherConfig, instances []backend.Instance, record Recorder) (*Batcher, error) {
+	if !onThreads(instances) {
+		cfg.Cores = nil
+	}
 	return startBatcher(cfg, instances, record, newTimer, newPauser)
 }
 

@@ -27,6 +27,10 @@ type BatcherConfig struct {
 	// MinQueued keeps the first requests in the queue until there are this
 	// many, for tests that need them together.
 	MinQueued int
+	// Cores returns how many instances that compute on the threads of their callers
+	// run at a time: more of them would take the cores from each other, where fewer
+	// have larger batches. Nil is no limit.
+	Cores func() int
 	// Signature determines which requests can share a batch.
 	Signature *model.Signature
 }

@@ -21,7 +21,7 @@ func (f *former) advance(now time.Time) {
 // becomes free (whoever frees one calls advance), and closes it otherwise. It
 // returns false when a call came in that must be handled first.
 func (f *former) setInbox() bool {
-	if f.plain && len(f.idle) == 0 && f.minQueued == 0 && !f.hurried && f.waking == 0 && f.spare() == nil {
+	if f.plain && f.vacant() == 0 && f.minQueued == 0 && !f.hurried && f.waking == 0 && f.spare() == nil {
 		f.inbox.open()
 		return true
 	}
@@ -61,7 +61,7 @@ func (f *former) view(now time.Time) *View {
 	v := &f.situation
 	v.Now, v.Draining, v.Held = now, f.hurried, nil
 	v.Requests, v.Rows = f.queue.len(), f.queue.rows()
-	v.Instances, v.Idle, v.Formed = len(f.all), len(f.idle), len(f.ready)
+	v.Instances, v.Idle, v.Formed = f.usable(), f.vacant(), len(f.ready)
 	v.Running, v.InFlight, v.Peak = f.running, f.inFlight, f.peak.most()
 	v.Varies = f.peak.varying()
 	v.Open, v.Ahead, v.Overlaps = 0, 0, false
@@ -161,7 +161,7 @@ func (f *former) fill(bt *batch, d Decision) Decision {
 // dispatch gives waiting batches to idle instances, and to an instance that can
 // prepare their inputs while it runs another.
 func (f *former) dispatch(now time.Time) {
-	for len(f.ready) > 0 && len(f.idle) > 0 {
+	for len(f.ready) > 0 && f.vacant() > 0 {
 		f.give(f.take(), now)
 	}
 	for len(f.ready) > 0 {

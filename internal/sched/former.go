@@ -18,10 +18,11 @@ type former struct {
 	policy     Policy
 	maxRows    int
 	ordered    bool
-	learns     bool // the policy uses the batches that run
-	keepQueued bool // requests may time out or be overtaken
-	mixed      bool // they may, or their inputs may differ
-	plain      bool // there is nothing to decide while every instance is busy
+	learns     bool       // the policy uses the batches that run
+	keepQueued bool       // requests may time out or be overtaken
+	mixed      bool       // they may, or their inputs may differ
+	plain      bool       // there is nothing to decide while every instance is busy
+	cores      func() int // how many instances may run at a time; nil for no limit
 	match      matcher
 	batches    sync.Pool
 	inbox      inbox        // with plain, for calls that find all instances busy
@@ -43,13 +44,16 @@ type former struct {
 	minQueued   int       // none is taken until this many wait
 	peak        peak      // the recent maximum of requests in flight
 	waking      int       // batches whose leaders are woken at a number of rows
+	mostBusy    int       // what cores returned last, at least one
+	untilCores  int       // how many batches start before it is asked again
 }
 
 func (f *former) init(cfg *BatcherConfig, record Recorder) {
 	f.pool = newPool(record)
 	f.changed = f.advance
 	f.name, f.policy, f.ordered, f.match = cfg.Signature.Name, cfg.Policy, cfg.PreserveOrder, newMatcher(cfg.Signature)
-	f.maxRows = max(1, cfg.Signature.MaxBatch)
+	f.maxRows, f.cores = max(1, cfg.Signature.MaxBatch), cfg.Cores
+	f.countCores()
 	f.keepQueued = len(cfg.Levels) > 1 || !cfg.Levels[0].plain()
 	f.mixed = f.keepQueued || f.match.compares()
 	f.learns = f.policy.Needs().Runs

@@ -97,6 +97,7 @@ func (f *former) start(bt *batch, d Decision, now time.Time) {
 	if d.Take > 0 {
 		f.advance(now) // there is room for others
 	}
+	f.countCores()
 	f.given = without(f.given, bt)
 	bt.started, bt.run.Times = true, infer.Times{Start: now}
 	f.peak.pass(f.inFlight, peakMemory*len(f.all))
