@@ -142,8 +142,10 @@ func TestClosedLoopOnARealServer(t *testing.T) {
 		s := settings(server, "curve_mid")
 		s.Range.Start, s.Range.End = n, n
 		w := measure(t, s).Levels[0].Merged
-		if off := n - w.RequestRate()*w.Latency.Mean().Seconds(); off < -0.1*n || off > 0.1*n {
-			t.Errorf("%v callers: got %v a second of %v, want Little's law", n, w.RequestRate(), w.Latency.Mean())
+		// On a busy machine callers are late with the next request, and the last answers are in no window.
+		waits, idle, edge := w.RequestRate()*w.Latency.Mean().Seconds(), n*w.Overhead(n), n*float64(w.Latency.Max())/float64(w.Duration)
+		if off := n - waits - idle; off < -0.1*n-edge || off > 0.1*n+edge {
+			t.Errorf("%v callers: got %v a second of %v and %.1f idle, want Little's law", n, w.RequestRate(), w.Latency.Mean(), idle)
 		}
 		if least := 2500 * time.Microsecond; w.Latency.Min() < least {
 			t.Errorf("%v callers: got a latency of %v, want at least the model's %v", n, w.Latency.Min(), least)
