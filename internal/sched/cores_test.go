@@ -64,7 +64,8 @@ func TestNoMoreInstancesRunThanThereAreCores(t *testing.T) {
 	}
 }
 
-// TestOnlyInstancesThatComputeOnThreadsAreLimited has none of them.
+// TestOnlyInstancesThatComputeOnThreadsAreLimited has instances that compute on the
+// threads of their callers, and one that waits for another process.
 func TestOnlyInstancesThatComputeOnThreadsAreLimited(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
@@ -86,7 +87,7 @@ func TestOnlyInstancesThatComputeOnThreadsAreLimited(t *testing.T) {
 	}
 }
 
-// A remote instance is none that computes on the thread of its caller.
+// A remote instance does not compute on the thread of its caller.
 type remote struct{}
 
 func (*remote) Run(*infer.Batch) error { return nil }
