@@ -27,8 +27,8 @@ const (
 // rounds' own ratios.
 type comparison struct {
 	Throughput float64 `json:"throughput"`
-	Least      float64 `json:"throughput_least"`
-	Most       float64 `json:"throughput_most"`
+	Low        float64 `json:"throughput_low"` // 95 % confidence
+	High       float64 `json:"throughput_high"`
 	P50        float64 `json:"p50"`
 	P99        float64 `json:"p99"`
 	CPU        float64 `json:"cpu"`
@@ -123,10 +123,11 @@ func compare(shoal, other []measure.Sample) *comparison {
 		return all
 	}
 	throughput := ratios(func(s measure.Sample) float64 { return s.Throughput })
+	low, high := report.Interval(len(throughput), func(rounds []int) float64 { return report.Median(report.Pick(throughput, rounds)) })
 	return &comparison{
 		Throughput: report.Median(throughput),
-		Least:      slices.Min(throughput),
-		Most:       slices.Max(throughput),
+		Low:        low,
+		High:       high,
 		P50:        report.Median(ratios(func(s measure.Sample) float64 { return s.P50 })),
 		P99:        report.Median(ratios(func(s measure.Sample) float64 { return s.P99 })),
 		CPU:        report.Median(ratios(func(s measure.Sample) float64 { return s.CPU })),
@@ -152,16 +153,22 @@ func (r results) missed() []string {
 	return names
 }
 
-// close returns the share of cells that are close to the best static setting, and
-// of how many.
+// close returns the share of cells that are close to the best static setting, by
+// their medians, and of how many.
 func (r results) close() (share float64, cells int) {
+	return r.share(func(c *comparison) bool { return c.Throughput >= staticClose })
+}
+
+// share returns the share of cells whose comparison with the best static setting
+// is as wanted, and how many have one.
+func (r results) share(wanted func(*comparison) bool) (share float64, cells int) {
 	near := 0
 	for _, c := range r.Cells {
 		if c.ToStatic == nil {
 			continue
 		}
 		cells++
-		if c.ToStatic.Throughput >= staticClose {
+		if wanted(c.ToStatic) {
 			near++
 		}
 	}

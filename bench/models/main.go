@@ -27,6 +27,8 @@ type options struct {
 	wrk, ghz             string
 	rounds               int
 	warmup, duration     time.Duration
+	steal                float64
+	patience             time.Duration
 	quick, pin           bool
 	grid                 string
 	models, settings     string
@@ -47,6 +49,8 @@ func main() {
 	flag.IntVar(&o.rounds, "rounds", 5, "rounds; ratios are medians of them")
 	flag.DurationVar(&o.duration, "duration", 3*time.Second, "load in one run")
 	flag.DurationVar(&o.warmup, "warmup", 500*time.Millisecond, "load before it that is not counted")
+	flag.Float64Var(&o.steal, "steal", 0.05, "repeat a round during which the host gave other machines more than this share of the cores")
+	flag.DurationVar(&o.patience, "patience", 2*time.Minute, "repeat it for so long at most; then it counts as it is")
 	flag.BoolVar(&o.quick, "quick", false, "3 rounds of 1s, the small grid and the third-party generators only, unless other flags say otherwise")
 	flag.BoolVar(&o.pin, "pin", false, "keep the servers on the first half of the cores and the clients on the rest")
 	flag.StringVar(&o.grid, "grid", "full", "static settings to compare with: full, small or none")

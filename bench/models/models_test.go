@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"shoal/bench/internal/measure"
 	"shoal/bench/internal/peer"
@@ -156,6 +158,21 @@ func TestLosersAreFirstAndEveryCellIsPrinted(t *testing.T) {
 	if mean := r.mean(func(c result) *comparison { return c.ToStatic }); math.Abs(mean-math.Sqrt(0.7)) > 1e-9 {
 		t.Errorf("got a geometric mean of %v, want the root of 0.7", mean)
 	}
+}
+
+func TestDisturbedRoundsAreRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := runner{options: options{steal: 0.05, patience: time.Minute}}
+		shares, runs := []float64{0.5, 0.06, 0.05, 0}, 0
+		err := r.undisturbed(t.Context(), func() (float64, error) { runs++; return shares[runs-1], nil })
+		if err != nil || runs != 3 {
+			t.Errorf("got %d runs and %v, want the third to count", runs, err)
+		}
+		start := time.Now()
+		if err := r.undisturbed(t.Context(), func() (float64, error) { return 1, nil }); err != nil || time.Since(start) != time.Minute {
+			t.Errorf("got %v after %v, want the last to count when the patience is used up", err, time.Since(start))
+		}
+	})
 }
 
 func TestCellWithoutAPeerIsPrinted(t *testing.T) {

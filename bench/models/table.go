@@ -28,8 +28,8 @@ func (r results) tables() string {
 
 func (r results) cellTable() string {
 	heading := []string{"cell", "", "missed"}
-	static := []string{"static: req/s", "range", "p50", "p99", "best setting"}
-	triton := []string{"Triton: req/s", "range", "p50", "p99", "CPU"}
+	static := []string{"static: req/s", "95 %", "p50", "p99", "best setting"}
+	triton := []string{"Triton: req/s", "95 %", "p50", "p99", "CPU"}
 	heading = append(append(append(heading, static...), triton...), "of limit")
 	for _, who := range []string{"Shoal", "static", "Triton"} {
 		heading = append(heading, who+" req/s", "p50 ms", "p99 ms", "batch", "CPU us", "cores")
@@ -53,13 +53,13 @@ func (r results) cellTable() string {
 	return report.Table(rows)
 }
 
-// ratios returns the cells of a comparison: throughput and its
-// range, p50, p99 and CPU.
+// ratios returns the cells of a comparison: throughput and where it lies with 95 %
+// confidence, p50, p99 and CPU.
 func ratios(c *comparison) []string {
 	if c == nil {
 		return []string{"", "", "", "", ""}
 	}
-	return []string{fmt.Sprintf("%.2f", c.Throughput), fmt.Sprintf("%.2f-%.2f", c.Least, c.Most), fmt.Sprintf("%.2f", c.P50), fmt.Sprintf("%.2f", c.P99), fmt.Sprintf("%.2f", c.CPU)}
+	return []string{fmt.Sprintf("%.2f", c.Throughput), fmt.Sprintf("%.2f-%.2f", c.Low, c.High), fmt.Sprintf("%.2f", c.P50), fmt.Sprintf("%.2f", c.P99), fmt.Sprintf("%.2f", c.CPU)}
 }
 
 // figures returns the cells of a side's medians.
@@ -79,6 +79,12 @@ func (r results) summary() string {
 	if share, cells := r.close(); cells > 0 {
 		fmt.Fprintf(&b, "- To the best static setting: %.0f %% of %d cells have at least %v of its throughput; geometric mean %.3f.\n",
 			100*share, cells, staticClose, r.mean(func(c result) *comparison { return c.ToStatic }))
+		less := func(of float64) float64 {
+			worse, _ := r.share(func(c *comparison) bool { return c.High < of })
+			return 100 * worse
+		}
+		fmt.Fprintf(&b, "- Beyond chance (the whole 95 %% interval): %.0f %% of the cells have less than %v of it, %.0f %% less than %v.\n",
+			less(staticClose), staticClose, less(staticFloor), staticFloor)
 	}
 	if r.Triton {
 		fmt.Fprintf(&b, "- To Triton: geometric mean of the throughput %.3f.\n", r.mean(func(c result) *comparison { return c.ToTriton }))

@@ -27,6 +27,7 @@ type Sample struct {
 	MeanBatch  float64 `json:"mean_batch"` // rows to an execution, by the server's statistics
 	Queue      float64 `json:"queue_us"`   // mean time in the server's queue, by its statistics
 	Infer      float64 `json:"infer_us"`   // mean time in the model for one request, by the server's statistics
+	Stolen     float64 `json:"stolen"`     // share of the cores' time that the host gave to other machines
 }
 
 // A Load is what is done to a server.
@@ -94,10 +95,12 @@ func observe(ctx context.Context, s *peer.Server, model string, run func() (Outc
 	if err != nil {
 		return Sample{}, err
 	}
+	host := readCPUTime()
 	o, err := run()
 	if err != nil {
 		return Sample{}, fmt.Errorf("%s, %s: %w", s.Name, model, err)
 	}
+	stolen := readCPUTime().since(host)
 	after, err := readClocks(s)
 	if err != nil {
 		return Sample{}, err
@@ -120,6 +123,7 @@ func observe(ctx context.Context, s *peer.Server, model string, run func() (Outc
 		MeanBatch:  meanBatch,
 		Queue:      queue,
 		Infer:      infer,
+		Stolen:     stolen,
 	}, nil
 }
 
@@ -170,5 +174,6 @@ func Medians(samples []Sample) Sample {
 		MeanBatch:  figure(func(s Sample) float64 { return s.MeanBatch }),
 		Queue:      figure(func(s Sample) float64 { return s.Queue }),
 		Infer:      figure(func(s Sample) float64 { return s.Infer }),
+		Stolen:     figure(func(s Sample) float64 { return s.Stolen }),
 	}
 }
