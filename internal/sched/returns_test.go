@@ -45,3 +45,17 @@ func TestTimesFadeAsIfAllCountsWereReduced(t *testing.T) {
 		t.Errorf("got %g of what was not seen for 19,900 batches, want 0", got.counts[returnSize(time.Second)])
 	}
 }
+
+func TestReturnsHaveFourClassesForEachDoubling(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 100_000 {
+		d := time.Duration(math.Exp2(40 * r.Float64()))
+		want := 0
+		if d > time.Microsecond {
+			want = min(returnSizes-1, int(4*math.Log2(float64(d)/1e3))+1)
+		}
+		if got := returnSize(d); got != want {
+			t.Fatalf("%v: got class %d, want %d", d, got, want)
+		}
+	}
+}
