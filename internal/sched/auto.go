@@ -53,7 +53,8 @@ func (a *Auto) Observe(r Run) {
 	a.costs.observe(r.Rows, r.Busy, took)
 	a.took += (float64(took) - a.took) / float64(min(a.runs, 16))
 	a.density += (float64(r.Rows)/float64(r.Requests) - a.density) / 16
-	a.returns.observe(r.Batch.Requests, r.Since, r.End, max(a.horizon, time.Duration(4*a.took)))
+	waited := r.Start.Sub(r.Since) >= took/64 // a request that comes just when a batch starts tells nothing
+	a.returns.observe(r.Batch.Requests, r.Since, r.End, waited, max(a.horizon, time.Duration(4*a.took)))
 	a.arrived.observe(r.Rows, r.End)
 	if a.runs-a.learned.runs >= min(refresh, a.runs/8+1) {
 		a.learn()

@@ -68,8 +68,8 @@ func TestReturnsTellLoopsFromOthers(t *testing.T) {
 		back := &infer.Request{Queued: at.Add(300 * us)}
 		late := &infer.Request{Queued: at.Add(9 * ms)}
 		at = at.Add(10 * ms)
-		loop.observe([]*infer.Request{back}, at, at, 2*ms)
-		stream.observe([]*infer.Request{late}, at, at, 2*ms)
+		loop.observe([]*infer.Request{back}, at, at, false, 2*ms)
+		stream.observe([]*infer.Request{late}, at, at, false, 2*ms)
 	}
 	if loop.back < 0.9 || stream.back > 0.1 {
 		t.Errorf("got shares of %v and %v that return, want nearly all and none", loop.back, stream.back)

@@ -15,10 +15,11 @@ type returns struct {
 	first   int
 	n       int
 	all     times
-	awaited times   // of those for whom an instance waited, so that they did not compete with it for a core
+	awaited times   // of those for whom an instance waited, in vain or not: they did not compete with it for a core
 	back    float32 // share of the answers that are followed by a request
 	last    time.Time
-	age     int // batches since the last for which an instance waited
+	age     int  // batches since the last for which an instance waited
+	waited  bool // for the last: those who came while it ran were awaited in vain
 }
 
 // times are how often something took how long. The past fades: each batch counts
@@ -44,26 +45,27 @@ const (
 )
 
 // observe learns from a batch's requests when they came and when they were
-// answered. Its instance had it since then. A request that comes more than
-// horizon after an answer does not count as its return.
-func (r *returns) observe(requests []*infer.Request, since, end time.Time, horizon time.Duration) {
+// answered. Its instance had it since then, and waited for more requests or did not.
+// A request that comes more than horizon after an answer does not count as its
+// return.
+func (r *returns) observe(requests []*infer.Request, since, end time.Time, waited bool, horizon time.Duration) {
 	r.all.fade()
 	r.age++
-	faded := false
+	before := r.waited
+	r.waited = waited
+	if waited {
+		r.awaited.fade()
+		r.age = 0
+	}
 	for _, q := range requests {
 		took, ok := r.match(q.Queued, horizon)
 		if !ok {
 			continue
 		}
 		r.all.add(took)
-		if q.Queued.Before(since) {
-			continue
+		if late := q.Queued.Before(since); late && before || !late && waited {
+			r.awaited.add(took)
 		}
-		if !faded {
-			r.awaited.fade()
-			faded, r.age = true, 0
-		}
-		r.awaited.add(took)
 	}
 	if r.n == len(r.answers) {
 		r.drop()
@@ -119,7 +121,7 @@ func returnSize(d time.Duration) int {
 	bits := math.Float64bits(float64(d) / 1e3)
 	doublings := int(bits>>mantissa) - 1023
 	class := 4*doublings + 1
-	rest := math.Float64frombits(bits&(1<<mantissa-1) | 1023<<mantissa) // from 1 to 2
+	rest := math.Float64frombits(bits&(1<<mantissa-1) | 1023<<mantissa)                   // from 1 to 2
 	for _, root := range [...]float64{1.189207115002721, math.Sqrt2, 1.681792830507429} { // 2 to the powers of 1/4, 1/2 and 3/4
 		if rest >= root {
 			class++

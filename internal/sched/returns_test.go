@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"shoal/internal/infer"
 )
 
 // TestTimesFadeAsIfAllCountsWereReduced compares weights with the plain way. Counts
@@ -57,5 +59,32 @@ func TestReturnsHaveFourClassesForEachDoubling(t *testing.T) {
 		if got := returnSize(d); got != want {
 			t.Fatalf("%v: got class %d, want %d", d, got, want)
 		}
+	}
+}
+
+// TestOnlyWaitsTellHowLongCallersAreAwaited: a request that happens to come just
+// before a batch starts, long after its answer, is no caller that an instance waited
+// for.
+func TestOnlyWaitsTellHowLongCallersAreAwaited(t *testing.T) {
+	a := NewAuto(64)
+	now := epoch
+	batch := func(answered time.Time, wait time.Duration) {
+		q := &infer.Request{Queued: answered.Add(max(wait, 8*ms))}
+		since := q.Queued.Add(-wait)
+		start := q.Queued.Add(time.Microsecond)
+		now = start.Add(10 * ms)
+		a.Observe(Run{Rows: 1, Requests: 1, Busy: 1, Since: since, Start: start, End: now, Batch: &infer.Batch{Requests: []*infer.Request{q}}})
+	}
+	for range 32 {
+		batch(now, 0)
+	}
+	if n := a.returns.awaited.number(); n != 0 {
+		t.Errorf("got %v that were awaited, want none", n)
+	}
+	for range 32 {
+		batch(now, ms)
+	}
+	if n := a.returns.awaited.number(); n < 8 || a.returns.age > 1 {
+		t.Errorf("got %v that were awaited, the last %d batches ago, want most of 32 and the last batch", n, a.returns.age)
 	}
 }

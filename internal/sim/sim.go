@@ -24,7 +24,11 @@ type Setup struct {
 	Cost func(rows, busy int) time.Duration
 	// Spread is the relative standard deviation of that.
 	Spread float64
-	Load   Load
+	// Slow is how many times as long all batches take half of the time: in every
+	// second span of Dwell. 0 is for never.
+	Slow  float64
+	Dwell time.Duration
+	Load  Load
 	// Requests is how many are answered and counted, after Warmup others.
 	Requests, Warmup int
 	Seed             uint64
@@ -118,7 +122,7 @@ func (r *run) send(caller int) {
 // start is told of a batch that starts.
 func (r *run) start(e *sched.Execution) {
 	r.busy++
-	took := r.Cost(e.Rows, r.busy)
+	took := time.Duration(float64(r.Cost(e.Rows, r.busy)) * r.slowness())
 	if r.Spread > 0 {
 		took = time.Duration(float64(took) * math.Exp(r.Spread*r.costs.NormFloat64()))
 	}
@@ -131,6 +135,14 @@ func (r *run) start(e *sched.Execution) {
 		r.result.Batches++
 		r.rows += e.Rows
 	}
+}
+
+// slowness returns how many times as long a batch takes that starts now.
+func (r *run) slowness() float64 {
+	if r.Slow > 0 && r.now/r.Dwell%2 == 1 {
+		return r.Slow
+	}
+	return 1
 }
 
 // digest adds a number to what the batches are told apart by.
