@@ -37,7 +37,7 @@ type learned struct {
 // A goal is the best size of batches for a number of callers and instances.
 type goal struct {
 	callers, instances, rows int
-	trial                    bool // it may be, for all that was seen of late
+	trial                    bool // such batches were not seen of late, and may be better than they were
 }
 
 // NewAuto returns a policy for batches of up to so many rows.
@@ -60,7 +60,7 @@ func (a *Auto) Observe(r Run) {
 	a.returns.observe(r.Batch.Requests, r.Since, r.End, waited, max(a.horizon, time.Duration(4*a.took)))
 	a.arrived.observe(r.Rows, r.End)
 	since := a.runs - a.learned.runs
-	if since >= min(refresh, a.runs/8+1) || a.learned.goal.trial && since >= trial {
+	if since >= min(refresh, a.runs/8+1) || a.learned.goal.trial && since >= trialRuns {
 		a.learn()
 	}
 }
@@ -68,8 +68,8 @@ func (a *Auto) Observe(r Run) {
 // refresh is after how many batches what was learned is found anew.
 const refresh = 16
 
-// trial is for how many batches a size is tried that was not seen for long.
-const trial = 4
+// trialRuns is for how many batches a size is tried that was not seen for long.
+const trialRuns = 4
 
 func (a *Auto) learn() {
 	l := &a.learned
@@ -268,7 +268,7 @@ func (a *Auto) split(v *View) int {
 // fit returns how many of the waiting rows a batch takes, at most so many, for all
 // of them to wait the least: small batches are answered sooner, large ones leave
 // the instance free for those who come next. Now and then it is the most, to learn
-// what that costs, unless it cannot be better.
+// what that costs, unless that can be no better.
 func (a *Auto) fit(v *View, most int) int {
 	if most <= 1 {
 		return most

@@ -21,8 +21,8 @@ type costTable struct {
 type costPoint struct {
 	rows, nanos, weight float64
 	seen                int // the last batch of the table that was one of these
-	tries               int // how often it was seen after a long time, and soon no more
-	running             int // how many were seen since
+	tries               int // how often it came again after a long time, and did not stay
+	running             int // how many were seen since it came again
 }
 
 // costSizes is how many points a table has: two for each doubling of the rows, up

@@ -112,7 +112,7 @@ func (r *returns) drop() {
 }
 
 // returnSize returns the class of a time. It reads the logarithm from the bits of
-// the number: each request needs it, and math.Log2 takes a fifth of a microsecond.
+// the number: each request needs it, and math.Log2 was 40 % of the policy's CPU.
 func returnSize(d time.Duration) int {
 	if d <= time.Microsecond {
 		return 0
