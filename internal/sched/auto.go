@@ -35,10 +35,7 @@ type learned struct {
 }
 
 // A goal is the best size of batches for a number of callers and instances.
-type goal struct {
-	callers, instances, rows int
-	trial                    bool // such batches were not seen of late, and may be better than they were
-}
+type goal struct{ callers, instances, rows int }
 
 // NewAuto returns a policy for batches of up to so many rows.
 func NewAuto(maxRows int) *Auto { return &Auto{MaxRows: maxRows, density: 1} }
@@ -59,17 +56,13 @@ func (a *Auto) Observe(r Run) {
 	waited := r.Start.Sub(r.Since) >= took/64 // a request that comes just when a batch starts tells nothing
 	a.returns.observe(r.Batch.Requests, r.Since, r.End, waited, max(a.horizon, time.Duration(4*a.took)))
 	a.arrived.observe(r.Rows, r.End)
-	since := a.runs - a.learned.runs
-	if since >= min(refresh, a.runs/8+1) || a.learned.goal.trial && since >= trialRuns {
+	if a.runs-a.learned.runs >= min(refresh, a.runs/8+1) {
 		a.learn()
 	}
 }
 
 // refresh is after how many batches what was learned is found anew.
 const refresh = 16
-
-// trialRuns is for how many batches a size is tried that was not seen for long.
-const trialRuns = 4
 
 func (a *Auto) learn() {
 	l := &a.learned
@@ -206,17 +199,12 @@ func (a *Auto) awaitReturns(v *View) (time.Duration, int) {
 // long as callers send again after their answers.
 func (a *Auto) goal(v *View) int {
 	if g := &a.learned.goal; g.callers != v.Peak || g.instances != v.Instances {
-		rows, trial := a.target(v)
-		*g = goal{v.Peak, v.Instances, rows, trial}
+		*g = goal{v.Peak, v.Instances, a.target(v)}
 	}
 	return a.learned.goal.rows
 }
 
-// groups are the numbers of groups that callers may be divided into. Many small ones
-// are for models whose batches cost more than their rows alone.
-var groups = [...]int{1, 2, 3, 4, 5, 6, 7, 8, 11, 16, 23, 32, 64, 128}
-
-func (a *Auto) target(v *View) (rows int, trial bool) {
+func (a *Auto) target(v *View) int {
 	callers := float64(v.Peak) * a.density / float64(max(1, v.Instances))
 	// An instance waits for all callers if they are one group. Otherwise it always
 	// has a batch, as long as the others return while it runs.
@@ -229,12 +217,12 @@ func (a *Auto) target(v *View) (rows int, trial bool) {
 	// Small groups must be clearly better: while an instance waits, its core reads
 	// and writes for others, which interrupts runs otherwise.
 	best, most := 0, 0.0
-	var sizes [len(groups)]int
-	for i, n := range groups {
-		rows := min(a.MaxRows, int(math.Ceil(callers/float64(n))))
+	var sizes [8]int
+	for i := range sizes {
+		rows := min(a.MaxRows, int(math.Ceil(callers/float64(i+1))))
 		cost := a.costs.of(rows, v.Instances)
 		if cost == 0 {
-			return a.MaxRows, false
+			return a.MaxRows
 		}
 		if sizes[i] = rows; rate(rows, cost) > 1.05*most {
 			best, most = rows, rate(rows, cost)
@@ -242,10 +230,10 @@ func (a *Auto) target(v *View) (rows int, trial bool) {
 	}
 	for _, rows := range sizes {
 		if rows > best && rate(rows, a.costs.hope(rows, v.Instances)) > most {
-			return rows, true
+			return rows
 		}
 	}
-	return best, false
+	return best
 }
 
 // split returns how many rows each of several idle instances takes, so that the
@@ -268,9 +256,9 @@ func (a *Auto) split(v *View) int {
 // fit returns how many of the waiting rows a batch takes, at most so many, for all
 // of them to wait the least: small batches are answered sooner, large ones leave
 // the instance free for those who come next. Now and then it is the most, to learn
-// what that costs, unless that can be no better.
+// what that costs.
 func (a *Auto) fit(v *View, most int) int {
-	if most <= 1 {
+	if a.runs%explore == 0 || most <= 1 {
 		return most
 	}
 	var sizes, times [24]float64
@@ -283,9 +271,6 @@ func (a *Auto) fit(v *View, most int) int {
 		sizes[n], times[n] = float64(rows), cost
 		cheapest = min(cheapest, cost/float64(rows))
 		n++
-	}
-	if a.runs%explore == 0 && float64(a.costs.least(most, v.Instances))/float64(most) <= cheapest {
-		return most
 	}
 	c := float64(max(1, v.Instances))
 	waiting := max(float64(most), float64(v.Open+v.Rows)/c)

@@ -21,8 +21,6 @@ type costTable struct {
 type costPoint struct {
 	rows, nanos, weight float64
 	seen                int // the last batch of the table that was one of these
-	tries               int // how often it came again after a long time, and did not stay
-	running             int // how many were seen since it came again
 }
 
 // costSizes is how many points a table has: two for each doubling of the rows, up
@@ -54,13 +52,6 @@ func (c *costs) observe(rows, busy int, took time.Duration) {
 	t := &c.by[busy-1]
 	t.seen++
 	p := &t.points[sizeIndex(rows)]
-	if t.seen-p.seen > hopeAfter/4 {
-		p.weight = min(p.weight, 2) // the last were long ago
-		p.tries, p.running = min(p.tries+1, mostTries), 0
-	}
-	if p.running++; p.running > refresh {
-		p.tries = 0
-	}
 	p.seen = t.seen
 	if float64(took) < p.nanos/2 {
 		p.weight = 0 // the first batches of a model are slow ones
@@ -83,22 +74,13 @@ func (c *costs) hope(rows, busy int) time.Duration {
 		return expected
 	}
 	t := &c.by[busy-1]
-	p := &t.points[sizeIndex(rows)]
-	age := min(hopeAfter, (t.seen-p.seen)/max(1, p.tries))
-	return expected - max(0, expected-c.least(rows, busy))*time.Duration(age)/hopeAfter
+	age := min(hopeAfter, t.seen-t.points[sizeIndex(rows)].seen)
+	least := min(expected, 2*c.of((rows+1)/2, busy)) * 3 / 4
+	return expected - max(0, expected-least)*time.Duration(age)/hopeAfter
 }
 
-// least returns what a batch may take at the least, if what was seen was bad luck.
-func (c *costs) least(rows, busy int) time.Duration {
-	return min(c.of(rows, busy), 2*c.of((rows+1)/2, busy)) * 3 / 4
-}
-
-// hopeAfter is after how many batches of other sizes the least is hoped for: so many
-// times that as the size was tried in vain, up to mostTries.
-const (
-	hopeAfter = 128
-	mostTries = 4
-)
+// hopeAfter is after how many batches of other sizes the least is hoped for.
+const hopeAfter = 128
 
 // of returns how long a batch is expected to take, 0 when nothing is known.
 func (c *costs) of(rows, busy int) time.Duration {
