@@ -35,7 +35,10 @@ type learned struct {
 }
 
 // A goal is the best size of batches for a number of callers and instances.
-type goal struct{ callers, instances, rows int }
+type goal struct {
+	callers, instances, rows int
+	trial                    bool // such batches were not seen of late, and may be better than they were
+}
 
 // NewAuto returns a policy for batches of up to so many rows.
 func NewAuto(maxRows int) *Auto { return &Auto{MaxRows: maxRows, density: 1} }
@@ -48,21 +51,25 @@ func (a *Auto) Observe(r Run) {
 	if r.Failed || r.Requests == 0 {
 		return
 	}
-	a.runs++
 	took := r.End.Sub(r.Start)
+	a.runs++
 	a.costs.observe(r.Rows, r.Busy, took)
 	a.took += (float64(took) - a.took) / float64(min(a.runs, 16))
 	a.density += (float64(r.Rows)/float64(r.Requests) - a.density) / 16
 	waited := r.Start.Sub(r.Since) >= took/64 // a request that comes just when a batch starts tells nothing
 	a.returns.observe(r.Batch.Requests, r.Since, r.End, waited, max(a.horizon, time.Duration(4*a.took)))
 	a.arrived.observe(r.Rows, r.End)
-	if a.runs-a.learned.runs >= min(refresh, a.runs/8+1) {
+	since := a.runs - a.learned.runs
+	if since >= min(refresh, a.runs/8+1) || a.learned.goal.trial && since >= trialRuns {
 		a.learn()
 	}
 }
 
 // refresh is after how many batches what was learned is found anew.
 const refresh = 16
+
+// trialRuns is for how many batches a size is tried that was not seen for long.
+const trialRuns = 2
 
 func (a *Auto) learn() {
 	l := &a.learned
@@ -199,12 +206,17 @@ func (a *Auto) awaitReturns(v *View) (time.Duration, int) {
 // long as callers send again after their answers.
 func (a *Auto) goal(v *View) int {
 	if g := &a.learned.goal; g.callers != v.Peak || g.instances != v.Instances {
-		*g = goal{v.Peak, v.Instances, a.target(v)}
+		rows, trial := a.target(v)
+		*g = goal{v.Peak, v.Instances, rows, trial}
 	}
 	return a.learned.goal.rows
 }
 
-func (a *Auto) target(v *View) int {
+// groups are the numbers of groups that callers may be divided into. Many small ones
+// are for models whose batches cost more than their rows alone.
+var groups = [...]int{1, 2, 3, 4, 5, 6, 7, 8, 11, 16, 23, 32, 64, 128}
+
+func (a *Auto) target(v *View) (rows int, trial bool) {
 	callers := float64(v.Peak) * a.density / float64(max(1, v.Instances))
 	// An instance waits for all callers if they are one group. Otherwise it always
 	// has a batch, as long as the others return while it runs.
@@ -216,24 +228,29 @@ func (a *Auto) target(v *View) int {
 	}
 	// Small groups must be clearly better: while an instance waits, its core reads
 	// and writes for others, which interrupts runs otherwise.
-	best, most := 0, 0.0
-	var sizes [8]int
-	for i := range sizes {
-		rows := min(a.MaxRows, int(math.Ceil(callers/float64(i+1))))
+	best, most, tried := 0, 0.0, 0
+	var sizes [len(groups)]int
+	for _, n := range groups {
+		rows := min(a.MaxRows, int(math.Ceil(callers/float64(n))))
 		cost := a.costs.of(rows, v.Instances)
 		if cost == 0 {
-			return a.MaxRows
+			return a.MaxRows, false
 		}
-		if sizes[i] = rows; rate(rows, cost) > 1.05*most {
-			best, most = rows, rate(rows, cost)
+		sizes[tried] = rows
+		tried++
+		if r := rate(rows, cost) / (1 + a.costs.doubt(rows, v.Instances)); r > 1.05*most {
+			best, most = rows, r
+		}
+		if rows == 1 {
+			break
 		}
 	}
-	for _, rows := range sizes {
-		if rows > best && rate(rows, a.costs.hope(rows, v.Instances)) > most {
-			return rows
+	for _, rows := range sizes[:tried] { // most trials are in vain, so they must promise much
+		if rows != best && rate(rows, a.costs.hope(rows, v.Instances)) > 1.15*most {
+			return rows, true
 		}
 	}
-	return best
+	return best, false
 }
 
 // split returns how many rows each of several idle instances takes, so that the

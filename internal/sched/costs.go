@@ -1,26 +1,34 @@
 package sched
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // costs is what batches were seen to take, by their rows and by how many batches
 // ran. It follows the model when that becomes faster or slower. Between the sizes
 // that were seen it interpolates; real costs are not lines.
 type costs struct {
-	by []costTable // the first for one that runs alone
+	by    []costTable // the first for one that runs alone
+	noise float64     // by which part of itself the cost of a batch varies
 }
 
 // A costTable has the points of one number of busy instances. A point is the mean
 // of what was seen of sizes near each other. The curve is what is made of them.
 type costTable struct {
 	points [costSizes]costPoint
-	curve  []costPoint // ascending in rows, not descending in time
-	seen   int         // batches
-	drawn  int         // how many were seen when the curve was made
+	curve  []costPoint   // ascending in rows, not descending in time
+	seen   int           // batches
+	spent  time.Duration // by all of them
+	drawn  int           // how many were seen when the curve was made
 }
 
 type costPoint struct {
 	rows, nanos, weight float64
-	seen                int // the last batch of the table that was one of these
+	seen                int           // the last batch of the table that was one of these
+	at                  time.Duration // what all batches of the table had taken then
+	tries               int           // how often it came again after a long time, and did not stay
+	running             int           // how many were seen since it came again
 }
 
 // costSizes is how many points a table has: two for each doubling of the rows, up
@@ -51,8 +59,16 @@ func (c *costs) observe(rows, busy int, took time.Duration) {
 	}
 	t := &c.by[busy-1]
 	t.seen++
+	t.spent += took
 	p := &t.points[sizeIndex(rows)]
-	p.seen = t.seen
+	if p.weight > 0 && t.seen-p.seen > hopeAfter/4 {
+		p.weight = min(p.weight, 2) // the last were long ago
+		p.tries, p.running = min(p.tries+1, mostTries), 0
+	}
+	if p.running++; p.running > refresh {
+		p.tries = 0
+	}
+	p.seen, p.at = t.seen, t.spent
 	if float64(took) < p.nanos/2 {
 		p.weight = 0 // the first batches of a model are slow ones
 	}
@@ -60,27 +76,59 @@ func (c *costs) observe(rows, busy int, took time.Duration) {
 	p.rows += (float64(rows) - p.rows) / p.weight
 	by := float64(took) - p.nanos
 	if p.weight > 1 {
+		c.noise += (min(1, math.Abs(by)/p.nanos) - c.noise) / 64
 		by = min(by, p.nanos/2) // a batch during which the machine did something else tells little
 	}
 	p.nanos += by / p.weight
 }
 
-// hope returns the least that a batch may take, where its size was not seen for
-// long: what was seen may have been bad luck, and two batches of half its rows are
-// not expected to be faster. So it is tried again now and then.
+// hope returns what a batch may take: the least, where its size was not seen for
+// long, because what was seen may have been bad luck. So it is tried again now and
+// then. The longer a batch takes, and the more often it was tried in vain, the rarer.
 func (c *costs) hope(rows, busy int) time.Duration {
 	expected := c.of(rows, busy)
 	if busy < 1 || busy > len(c.by) {
 		return expected
 	}
 	t := &c.by[busy-1]
-	age := min(hopeAfter, t.seen-t.points[sizeIndex(rows)].seen)
-	least := min(expected, 2*c.of((rows+1)/2, busy)) * 3 / 4
-	return expected - max(0, expected-least)*time.Duration(age)/hopeAfter
+	p := &t.points[sizeIndex(rows)]
+	least := t.least(rows, expected)
+	if least <= 0 {
+		return expected
+	}
+	trust := 1 - float64(t.spent-p.at)/float64(least*hopeAfter*time.Duration(max(1, p.tries)))
+	return least + time.Duration(max(0, trust)*float64(expected-least))
 }
 
-// hopeAfter is after how many batches of other sizes the least is hoped for.
-const hopeAfter = 128
+// hopeAfter is how many batches of a size could have run meanwhile when the least is
+// hoped for: so many times that as it was tried in vain, up to mostTries.
+const (
+	hopeAfter = 128
+	mostTries = 4
+)
+
+// least returns what a batch may take at the least: somewhat less than is expected,
+// or than two of half its rows, or its part of a batch of twice its rows.
+func (t *costTable) least(rows int, expected time.Duration) time.Duration {
+	if len(t.curve) == 0 {
+		return expected
+	}
+	half := time.Duration(t.at(float64((rows + 1) / 2)))
+	least := min(expected, 2*half) * 3 / 4
+	if larger := min(2*rows, int(t.curve[len(t.curve)-1].rows)); larger > rows {
+		least = min(least, time.Duration(t.at(float64(larger))*float64(rows)/float64(larger)))
+	}
+	return least
+}
+
+// doubt returns by which part of itself the mean of a size may be wrong, because few
+// batches of it were seen.
+func (c *costs) doubt(rows, busy int) float64 {
+	if busy < 1 || busy > len(c.by) {
+		return 0
+	}
+	return c.noise / math.Sqrt(max(1, c.by[busy-1].points[sizeIndex(rows)].weight))
+}
 
 // of returns how long a batch is expected to take, 0 when nothing is known.
 func (c *costs) of(rows, busy int) time.Duration {
@@ -99,7 +147,8 @@ func (c *costs) of(rows, busy int) time.Duration {
 }
 
 // draw makes the curve of the points. Where more rows seem to take less time, the
-// mean of both is taken.
+// mean of both is taken, in which what was not seen for long counts little: a slow
+// batch at the start would make its neighbours look slow for ever.
 func (t *costTable) draw() {
 	t.drawn, t.curve = t.seen, t.curve[:0]
 	var weights [costSizes]float64 // with those of the points before that are alike
@@ -110,7 +159,8 @@ func (t *costTable) draw() {
 		}
 		p.weight = max(1, p.weight*costFading)
 		n := len(t.curve)
-		t.curve, weights[n] = append(t.curve, *p), p.weight
+		recent := max(1e-6, math.Exp2(-float64(t.seen-p.seen)/(hopeAfter/2)))
+		t.curve, weights[n] = append(t.curve, *p), p.weight*recent
 		for first := n; first > 0 && t.curve[first-1].nanos > t.curve[n].nanos; {
 			first--
 			mean := t.curve[n].nanos + (t.curve[first].nanos-t.curve[n].nanos)*weights[first]/(weights[first]+weights[n])

@@ -11,9 +11,11 @@ import (
 // does not distinguish callers: each request counts as the return of the newest
 // answer before it that has none, if that is not too old.
 type returns struct {
-	answers [16]answers // a ring of batches whose answers wait for a return
-	first   int
+	answers [mostAnswers]answers // a ring of batches whose answers wait for a return
+	first   int                  // the oldest
 	n       int
+	at      int       // the newest, counted from the first, that is older than the request before
+	epoch   time.Time // the end of the first batch
 	all     times
 	awaited times   // of those for whom an instance waited, in vain or not: they did not compete with it for a core
 	back    float32 // share of the answers that are followed by a request
@@ -31,9 +33,13 @@ type times struct {
 }
 
 type answers struct {
-	at   time.Time
+	at   time.Duration // after the epoch
 	left int
 }
+
+// mostAnswers is how many batches are remembered at most. With many callers and
+// small batches a request is seen long after it came: when its own batch has run.
+const mostAnswers = 256
 
 // returnSizes is how many classes of times there are, four for each doubling from
 // a microsecond on; returnMemory is what remains of a count with each batch, and
@@ -57,30 +63,41 @@ func (r *returns) observe(requests []*infer.Request, since, end time.Time, waite
 		r.awaited.fade()
 		r.age = 0
 	}
+	if r.epoch.IsZero() {
+		r.epoch = end
+	}
+	held, queued := since.Sub(r.epoch), time.Duration(0)
 	for _, q := range requests {
-		took, ok := r.match(q.Queued, horizon)
+		queued = q.Queued.Sub(r.epoch)
+		took, ok := r.match(queued, horizon)
 		if !ok {
 			continue
 		}
 		r.all.add(took)
-		if late := q.Queued.Before(since); late && before || !late && waited {
+		if late := queued < held; late && before || !late && waited {
 			r.awaited.add(took)
 		}
 	}
-	if r.n == len(r.answers) {
+	for r.n > 0 && (r.n == len(r.answers) || queued-r.answer(0).at > horizon) { // requests of later batches are hardly older
 		r.drop()
 	}
-	r.answers[(r.first+r.n)%len(r.answers)] = answers{end, len(requests)}
+	r.answers[(r.first+r.n)%len(r.answers)] = answers{end.Sub(r.epoch), len(requests)}
 	r.n++
 	r.last = end
 }
 
 // match counts a request as the return of the newest answer before it that has
 // none, and returns how long that took.
-func (r *returns) match(queued time.Time, horizon time.Duration) (time.Duration, bool) {
-	for i := r.n - 1; i >= 0; i-- {
-		a := &r.answers[(r.first+i)%len(r.answers)]
-		took := queued.Sub(a.at)
+func (r *returns) match(queued, horizon time.Duration) (time.Duration, bool) {
+	for r.at+1 < r.n && r.answer(r.at+1).at <= queued { // requests come in order, or nearly
+		r.at++
+	}
+	for r.at > 0 && r.answer(r.at).at > queued {
+		r.at--
+	}
+	for i := r.at; i >= 0 && i < r.n; i-- {
+		a := r.answer(i)
+		took := queued - a.at
 		if took < 0 || a.left == 0 {
 			continue
 		}
@@ -93,6 +110,9 @@ func (r *returns) match(queued time.Time, horizon time.Duration) (time.Duration,
 	}
 	return 0, false
 }
+
+// answer returns the i-th answers, counted from the oldest.
+func (r *returns) answer(i int) *answers { return &r.answers[(r.first+i)%len(r.answers)] }
 
 // waiting returns the times of callers for whom an instance waits.
 func (r *returns) waiting() *times {
@@ -109,6 +129,7 @@ func (r *returns) drop() {
 	}
 	r.first = (r.first + 1) % len(r.answers)
 	r.n--
+	r.at = max(0, r.at-1)
 }
 
 // returnSize returns the class of a time. It reads the logarithm from the bits of

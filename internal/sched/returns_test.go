@@ -88,3 +88,30 @@ func TestOnlyWaitsTellHowLongCallersAreAwaited(t *testing.T) {
 		t.Errorf("got %v that were awaited, the last %d batches ago, want most of 32 and the last batch", n, a.returns.age)
 	}
 }
+
+// TestReturnsOfThoseWhoWaitLong: with many callers and small batches, a request is
+// seen long after it came. It still counts as the return of the answer before it.
+func TestReturnsOfThoseWhoWaitLong(t *testing.T) {
+	for _, callers := range []int{1, 64, 200} {
+		var r returns
+		var queue []*infer.Request
+		now := epoch
+		for range callers {
+			queue = append(queue, &infer.Request{Queued: now})
+		}
+		for range 2000 { // batches of one
+			now = now.Add(ms)
+			r.observe(queue[:1], now, now, false, 4*ms)
+			queue = append(queue[1:], &infer.Request{Queued: now.Add(300 * us)})
+			if callers == 1 {
+				now = now.Add(300 * us)
+			}
+		}
+		if r.back < 0.9 {
+			t.Errorf("%d callers: got a share of %v that return, want nearly all", callers, r.back)
+		}
+		if got := r.all.within(0.95); got < 300*us || got > 360*us {
+			t.Errorf("%d callers: got a return within %v, want 300us or little more", callers, got)
+		}
+	}
+}

@@ -40,6 +40,7 @@ var shapes = []shape{
 	{"MLP of 42 MB", 64, table(1, 1.7, 8, 2.6, 16, 3.4, 64, 13)},
 	{"LSTM in loops", 64, table(1, 21, 8, 50, 16, 65, 64, 140)},
 	{"small LSTM", 64, table(1, 0.2, 8, 0.8, 16, 1.5, 64, 5.5)},
+	{"page orientation", 64, table(1, 11.2, 2, 26.3, 4, 54, 8, 132, 16, 315, 64, 1536)}, // batches cost more than their rows alone
 	{"5 ms + 0.1 a row", 64, line(5*ms, ms/10)},
 	{"2.7 ms + 0.96 a row", 32, line(2700*time.Microsecond, 960*time.Microsecond)},
 	{"4 ms + 0.4 a row", 32, line(4*ms, 2*ms/5)},
@@ -169,11 +170,11 @@ func (g gate) check(t *testing.T, name string, cells []cell) {
 // today. Streams near the limit of several instances are the furthest from it.
 func TestAutoBesideTheBestSetting(t *testing.T) {
 	instances, loops, streams, requests := []int{1, 2}, closed[:3], open[:2], 1500
-	looped, streamed := gate{mean: 1.005, in2: 0.95, in5: 1, worst: 1.05}, gate{mean: 1.005, in2: 0.93, in5: 1, worst: 1.05}
+	looped, streamed := gate{mean: 1.005, in2: 0.94, in5: 1, worst: 1.05}, gate{mean: 1.005, in2: 0.93, in5: 1, worst: 1.05}
 	switch {
 	case *fullGrid:
 		instances, loops, streams, requests = []int{1, 2, 4}, closed, open, 3000
-		looped, streamed = gate{mean: 1.00, in2: 0.87, in5: 0.95, worst: 1.14}, gate{mean: 1.016, in2: 0.76, in5: 0.86, worst: 1.50}
+		looped, streamed = gate{mean: 1.00, in2: 0.87, in5: 0.96, worst: 1.21}, gate{mean: 1.016, in2: 0.76, in5: 0.86, worst: 1.40}
 	case race.Enabled:
 		t.Skip("the same without the race detector: nothing here runs side by side")
 	}
