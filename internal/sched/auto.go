@@ -245,7 +245,13 @@ func (a *Auto) target(v *View) (rows int, trial bool) {
 			break
 		}
 	}
-	for _, rows := range sizes[:tried] { // most trials are in vain, so they must promise much
+	// Most trials are in vain, and the first batch of a size can be slow for good, as
+	// on GPUs. So they must promise much: fewer rows only that an instance need not
+	// wait for all callers.
+	for _, rows := range sizes[:tried] {
+		if rows < best && float64(best) < callers {
+			break
+		}
 		if rows != best && rate(rows, a.costs.hope(rows, v.Instances)) > 1.15*most {
 			return rows, true
 		}
