@@ -245,11 +245,11 @@ func (a *Auto) target(v *View) (rows int, trial bool) {
 			break
 		}
 	}
-	// Most trials are in vain, and the first batch of a size can be slow for good, as
-	// on GPUs. So they must promise much: fewer rows only that an instance need not
-	// wait for all callers.
+	// Most trials are in vain, and on GPUs the first batch of a size is slow. So they
+	// must promise much, and there are trials of fewer rows only where an instance
+	// waits for all callers and nothing is computed meanwhile.
 	for _, rows := range sizes[:tried] {
-		if rows < best && float64(best) < callers {
+		if rows < best && (float64(best) < callers || v.Overlaps) {
 			break
 		}
 		if rows != best && rate(rows, a.costs.hope(rows, v.Instances)) > 1.15*most {
