@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -185,11 +186,12 @@ func (r runner) round(ctx context.Context, c cell, n int, sides []side) (samples
 const pause = 3 * time.Second
 
 // undisturbed repeats what returns the share of other machines until that is small
-// enough or the patience is used up.
-func (r runner) undisturbed(ctx context.Context, measure func() (stolen float64, err error)) error {
+// enough, and requests are answered, or the patience is used up.
+func (r runner) undisturbed(ctx context.Context, run func() (stolen float64, err error)) error {
 	for start := time.Now(); ; {
-		stolen, err := measure()
-		if err != nil || stolen <= r.steal || time.Since(start) >= r.patience {
+		stolen, err := run()
+		disturbed := err == nil && stolen > r.steal || errors.Is(err, measure.ErrNoAnswer)
+		if !disturbed || time.Since(start) >= r.patience {
 			return err
 		}
 		select {

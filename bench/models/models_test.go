@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -171,6 +172,13 @@ func TestDisturbedRoundsAreRepeated(t *testing.T) {
 		start := time.Now()
 		if err := r.undisturbed(t.Context(), func() (float64, error) { return 1, nil }); err != nil || time.Since(start) != time.Minute {
 			t.Errorf("got %v after %v, want the last to count when the patience is used up", err, time.Since(start))
+		}
+		errs, answered := []error{measure.ErrNoAnswer, nil}, 0
+		if err := r.undisturbed(t.Context(), func() (float64, error) { answered++; return 0, errs[answered-1] }); err != nil || answered != 2 {
+			t.Errorf("a run without an answer: got %d runs and %v, want the second to count", answered, err)
+		}
+		if err := r.undisturbed(t.Context(), func() (float64, error) { return 0, measure.ErrNoAnswer }); !errors.Is(err, measure.ErrNoAnswer) {
+			t.Errorf("never an answer: got %v, want that", err)
 		}
 	})
 }

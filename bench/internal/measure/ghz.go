@@ -2,7 +2,6 @@ package measure
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"time"
@@ -57,7 +56,7 @@ func parseGhz(output []byte) (Outcome, error) {
 		return Outcome{}, fmt.Errorf("%w: %.300s", err, output)
 	}
 	if f.Count == 0 || len(f.Latency) == 0 {
-		return Outcome{}, errors.New("no request was answered; raise --duration")
+		return Outcome{}, ErrNoAnswer
 	}
 	if good := f.Status["OK"]; good < f.Count {
 		return Outcome{}, fmt.Errorf("%d of %d requests failed: %v", f.Count-good, f.Count, f.Status)

@@ -4,6 +4,7 @@ package measure
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -75,6 +76,10 @@ func Run(ctx context.Context, s *peer.Server, l Load) (Sample, error) {
 		}, nil
 	})
 }
+
+// ErrNoAnswer is the error of a run without an answer: it was too short, or the
+// machine stood still.
+var ErrNoAnswer = errors.New("no request was answered; raise --duration")
 
 // An Outcome is what a load generator has seen of a run.
 type Outcome struct {

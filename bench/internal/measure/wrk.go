@@ -3,7 +3,6 @@ package measure
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -72,7 +71,7 @@ func parseWrk(output []byte) (Outcome, error) {
 		return Outcome{}, fmt.Errorf("%d of %d requests failed", f.Errors, f.Errors+f.Requests)
 	}
 	if f.Requests == 0 || f.Duration == 0 {
-		return Outcome{}, errors.New("no request was answered; raise --duration")
+		return Outcome{}, ErrNoAnswer
 	}
 	at := func(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
 	return Outcome{
