@@ -51,8 +51,8 @@ func (a *Auto) Observe(r Run) {
 	if r.Failed || r.Requests == 0 {
 		return
 	}
-	took := r.End.Sub(r.Start)
 	a.runs++
+	took := r.End.Sub(r.Start)
 	a.costs.observe(r.Rows, r.Busy, took)
 	a.took += (float64(took) - a.took) / float64(min(a.runs, 16))
 	a.density += (float64(r.Rows)/float64(r.Requests) - a.density) / 16

@@ -26,7 +26,7 @@ type costTable struct {
 type costPoint struct {
 	rows, nanos, weight float64
 	seen                int           // the last batch of the table that was one of these
-	at                  time.Duration // what all batches of the table had taken then
+	spent               time.Duration // what all batches of the table had taken then
 	tries               int           // how often it came again after a long time, and did not stay
 	running             int           // how many were seen since it came again
 }
@@ -68,7 +68,7 @@ func (c *costs) observe(rows, busy int, took time.Duration) {
 	if p.running++; p.running > refresh {
 		p.tries = 0
 	}
-	p.seen, p.at = t.seen, t.spent
+	p.seen, p.spent = t.seen, t.spent
 	if float64(took) < p.nanos/2 {
 		p.weight = 0 // the first batches of a model are slow ones
 	}
@@ -96,7 +96,7 @@ func (c *costs) hope(rows, busy int) time.Duration {
 	if least <= 0 {
 		return expected
 	}
-	trust := 1 - float64(t.spent-p.at)/float64(least*hopeAfter*time.Duration(max(1, p.tries)))
+	trust := 1 - float64(t.spent-p.spent)/float64(least*hopeAfter*time.Duration(max(1, p.tries)))
 	return least + time.Duration(max(0, trust)*float64(expected-least))
 }
 

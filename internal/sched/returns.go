@@ -14,7 +14,7 @@ type returns struct {
 	answers [mostAnswers]answers // a ring of batches whose answers wait for a return
 	first   int                  // the oldest
 	n       int
-	at      int       // the newest, counted from the first, that is older than the request before
+	at      int       // where the last search began: at the newest that is older than that request, counted from the first
 	epoch   time.Time // the end of the first batch
 	all     times
 	awaited times   // of those for whom an instance waited, in vain or not: they did not compete with it for a core
@@ -98,11 +98,11 @@ func (r *returns) match(queued, horizon time.Duration) (time.Duration, bool) {
 	for i := r.at; i >= 0 && i < r.n; i-- {
 		a := r.answer(i)
 		took := queued - a.at
-		if took < 0 || a.left == 0 {
-			continue
-		}
 		if took > horizon {
 			return 0, false
+		}
+		if took < 0 || a.left == 0 {
+			continue
 		}
 		a.left--
 		r.back += (1 - r.back) / 64
