@@ -82,6 +82,7 @@ func onlyFlags(cmd *cobra.Command, args []string) error {
 
 // serve runs the server until a signal ends it.
 func serve(f *serveFlags, stdout, stderr io.Writer) error {
+	setTunables()
 	begin := time.Now()
 	out, err := startOutput(&f.log, stdout, stderr)
 	if err != nil {

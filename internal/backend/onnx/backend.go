@@ -60,7 +60,8 @@ type Backend struct {
 	library func() (*ort.Library, error)
 	gpu     GPU
 	// gpus is the number of GPUs, with why there are none.
-	gpus func() (int, error)
+	gpus  func() (int, error)
+	pages hugePages
 }
 
 // New returns a backend. It loads nothing yet.
@@ -69,6 +70,7 @@ func New(o Options) *Backend {
 	if b.log == nil {
 		b.log = slog.New(slog.DiscardHandler)
 	}
+	b.pages.log = b.log
 	if b.gpu.Devices == nil {
 		b.gpu = nvidia
 	}

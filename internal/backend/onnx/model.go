@@ -187,6 +187,7 @@ func (m *loaded) Start(_ context.Context, p backend.Placement) (backend.Instance
 	if err != nil {
 		return nil, err
 	}
+	m.backend.pages.instanceStarted()
 	return newInstance(m, use), nil
 }
 
