@@ -20,6 +20,7 @@ type Auto struct {
 	arrived arrivals
 	runs    int
 	took    float64 // by a batch, in nanoseconds
+	counted counted
 	learned learned
 }
 
@@ -29,6 +30,7 @@ type learned struct {
 	runs    int           // when it was found
 	turn    time.Duration // by which most who return have
 	half    time.Duration // by which half of them have
+	latest  time.Duration // by which nearly all have
 	awaited time.Duration // by which most have while an instance waits for them
 	loops   bool          // most answers are soon followed by a request
 	goal    goal
@@ -39,6 +41,10 @@ type goal struct {
 	callers, instances, rows int
 	trial                    bool // such batches were not seen of late, and may be better than they were
 }
+
+// counted is how many callers there were when all of them had a request in flight:
+// nearly all who return do so sooner than the last answer was ago.
+type counted struct{ callers, runs int }
 
 // NewAuto returns a policy for batches of up to so many rows.
 func NewAuto(maxRows int) *Auto { return &Auto{MaxRows: maxRows, density: 1} }
@@ -55,6 +61,9 @@ func (a *Auto) Observe(r Run) {
 	took := r.End.Sub(r.Start)
 	a.costs.observe(r.Rows, r.Busy, took)
 	a.took += (float64(took) - a.took) / float64(min(a.runs, 16))
+	if a.learned.latest > 0 && r.End.Sub(a.returns.last) > a.learned.latest {
+		a.counted = counted{r.InFlight, a.runs}
+	}
 	a.density += (float64(r.Rows)/float64(r.Requests) - a.density) / 16
 	waited := r.Start.Sub(r.Since) >= took/64 // a request that comes just when a batch starts tells nothing
 	a.returns.observe(r.Batch.Requests, r.Since, r.End, waited, max(a.horizon, time.Duration(4*a.took)))
@@ -75,6 +84,7 @@ func (a *Auto) learn() {
 	l := &a.learned
 	l.runs, l.goal = a.runs, goal{}
 	l.turn, l.half = a.returns.all.within(0.9), a.returns.all.within(0.5)
+	l.latest = a.returns.all.within(0.99)
 	// What was not seen for long is tried again.
 	l.awaited = a.returns.waiting().within(0.85) * time.Duration(hopeAfter-min(a.returns.age, hopeAfter)) / hopeAfter
 	l.loops = a.returns.back > 0.5
@@ -92,7 +102,7 @@ func (a *Auto) Decide(v *View) Decision {
 		return a.ahead(v)
 	}
 	rows := v.Open + v.Rows
-	d := Decision{Fill: a.MaxRows, Start: v.Requests >= v.Peak} // then nobody is waited for
+	d := Decision{Fill: a.MaxRows, Start: v.Requests >= a.callers(v)} // then nobody is waited for
 	if rows == 1 {
 		return d
 	}
@@ -136,7 +146,7 @@ func (a *Auto) rest(v *View) int {
 	if !v.Overlaps || v.Ahead > 0 || len(v.Running) != 1 {
 		return a.MaxRows
 	}
-	running, all := v.Running[0].Rows, int(math.Ceil(float64(v.Peak)*a.density))
+	running, all := v.Running[0].Rows, int(math.Ceil(float64(a.callers(v))*a.density))
 	rest := all - running
 	if rest <= 0 || all > a.MaxRows || a.costs.of(running, 1)+a.costs.of(rest, 1) > a.costs.of(all, 1)+a.learned.awaited {
 		return a.MaxRows
@@ -152,7 +162,7 @@ func (a *Auto) start(v *View) Decision {
 	}
 	start := Decision{Start: true}
 	switch {
-	case !h.Open, v.Draining, h.Rows >= a.MaxRows, h.Requests >= v.Peak:
+	case !h.Open, v.Draining, h.Rows >= a.MaxRows, h.Requests >= a.callers(v):
 		return start
 	case h.LastRun < shortRun:
 		return Decision{Wait: Yield, Start: true}
@@ -179,6 +189,15 @@ func (a *Auto) loops(v *View) bool {
 	return a.learned.loops && (float64(a.learned.turn)*float64(v.Instances) < 0.45*a.took || v.Varies < steady)
 }
 
+// callers returns how many callers there are: as many as were counted of late, or the
+// most that had requests in flight.
+func (a *Auto) callers(v *View) int {
+	if a.learned.loops && a.runs-a.counted.runs <= 2*v.Instances {
+		return max(v.InFlight, min(v.Peak, a.counted.callers))
+	}
+	return v.Peak
+}
+
 // steady is by how much the number of requests in flight varies at most while they
 // come from the same callers.
 const steady = 0.02
@@ -187,7 +206,7 @@ const steady = 0.02
 // return, and for how many rows; 0 when it does not pay.
 func (a *Auto) awaitReturns(v *View) (time.Duration, int) {
 	h := v.Held
-	away := float64(v.Peak-v.InFlight) * a.density
+	away := float64(a.callers(v)-v.InFlight) * a.density
 	need := min(a.goal(v)-h.Rows, int(away))
 	if need <= 0 {
 		return 0, 0
@@ -205,9 +224,10 @@ func (a *Auto) awaitReturns(v *View) (time.Duration, int) {
 // goal returns the rows of a batch that bring the most answers in a given time, as
 // long as callers send again after their answers.
 func (a *Auto) goal(v *View) int {
-	if g := &a.learned.goal; g.callers != v.Peak || g.instances != v.Instances {
+	n := a.callers(v)
+	if g := &a.learned.goal; 16*max(g.callers-n, n-g.callers) > g.callers || g.instances != v.Instances {
 		rows, trial := a.target(v)
-		*g = goal{v.Peak, v.Instances, rows, trial}
+		*g = goal{n, v.Instances, rows, trial}
 	}
 	return a.learned.goal.rows
 }
@@ -217,7 +237,7 @@ func (a *Auto) goal(v *View) int {
 var groups = [...]int{1, 2, 3, 4, 5, 6, 7, 8, 11, 16, 23, 32, 64, 128}
 
 func (a *Auto) target(v *View) (rows int, trial bool) {
-	callers := float64(v.Peak) * a.density / float64(max(1, v.Instances))
+	callers := float64(a.callers(v)) * a.density / float64(max(1, v.Instances))
 	// An instance waits for all callers if they are one group. Otherwise it always
 	// has a batch, as long as the others return while it runs.
 	rate := func(rows int, cost time.Duration) float64 {

@@ -280,7 +280,7 @@ func TestAutoWaitsForNobodyBeyondATimeout(t *testing.T) {
 		}
 		start := at.Add(300 * us)
 		at = start.Add(5 * ms)
-		a.Observe(Run{Rows: 4, Requests: 4, Busy: 1, Start: start, End: at, Batch: &infer.Batch{Requests: all}})
+		a.Observe(Run{Rows: 4, Requests: 4, Busy: 1, Start: start, End: at, InFlight: 4, Batch: &infer.Batch{Requests: all}})
 	}
 	held := Held{Rows: 1, Requests: 1, Open: true, LastRun: 5 * ms, Since: at.Add(100 * us)}
 	v := View{Now: at.Add(100 * us), Instances: 1, InFlight: 1, Peak: 4, Held: &held}
@@ -306,6 +306,37 @@ func TestAutoLetsALoneCallerStart(t *testing.T) {
 	a := NewAuto(8)
 	if d := a.Decide(&View{Now: epoch, Requests: 1, Rows: 1, Instances: 2, Idle: 2, InFlight: 1, Peak: 1}); !d.Start || d.Fill == 0 {
 		t.Errorf("got %+v, want to start without another look", d)
+	}
+}
+
+// TestAutoForgetsCallersWhoLeft: a load generator ends while its requests run, and
+// another one starts at once. For a moment there are twice as many requests as callers.
+func TestAutoForgetsCallersWhoLeft(t *testing.T) {
+	a := NewAuto(64)
+	at := epoch
+	run := func(inFlight int, gap time.Duration) {
+		all := make([]*infer.Request, 32)
+		for i := range all {
+			all[i] = &infer.Request{Queued: at.Add(300 * us)}
+		}
+		at = at.Add(gap)
+		a.Observe(Run{Rows: 32, Requests: 32, Busy: 2, Since: at.Add(-50 * ms), Start: at.Add(-50 * ms), End: at, InFlight: inFlight, Batch: &infer.Batch{Requests: all}})
+	}
+	for range 64 {
+		run(64, 50*ms)
+	}
+	for _, inFlight := range []int{128, 96, 64} {
+		run(inFlight, 50*ms)
+	}
+	v := View{Instances: 2, InFlight: 32, Peak: 128}
+	if got := a.callers(&v); got != 64 {
+		t.Errorf("32 of each 128 did not send again: got %d callers, want the 64 that did", got)
+	}
+	for range 5 {
+		run(50, 200*us)
+	}
+	if got := a.callers(&v); got != 128 {
+		t.Errorf("answers follow each other sooner than callers return: got %d, want the peak", got)
 	}
 }
 

@@ -96,8 +96,9 @@ func (c *costs) hope(rows, busy int) time.Duration {
 	if least <= 0 {
 		return expected
 	}
-	trust := 1 - float64(t.spent-p.spent)/float64(least*hopeAfter*time.Duration(max(1, p.tries)))
-	return least + time.Duration(max(0, trust)*float64(expected-least))
+	age := float64(t.spent-p.spent) / float64(least*hopeAfter*time.Duration(max(1, p.tries)))
+	least -= time.Duration(min(0.1, age/100) * float64(least)) // after very long
+	return least + time.Duration(max(0, 1-age)*float64(expected-least))
 }
 
 // hopeAfter is how many batches of a size could have run meanwhile when the least is

@@ -155,6 +155,8 @@ type Run struct {
 	// the instance waited for them.
 	Since      time.Time
 	Start, End time.Time
-	Failed     bool
-	Batch      *infer.Batch // with the requests; only until Observe returns
+	// InFlight is how many requests had no answer when it ended, including its own.
+	InFlight int
+	Failed   bool
+	Batch    *infer.Batch // with the requests; only until Observe returns
 }

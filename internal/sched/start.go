@@ -116,7 +116,11 @@ func (f *former) finish(bt *batch, failed bool) {
 	if f.learns {
 		at := slices.IndexFunc(f.running, func(r Running) bool { return r.at == i })
 		f.running = slices.Delete(f.running, at, at+1)
-		f.policy.Observe(Run{Rows: bt.rows, Requests: len(bt.entries), Busy: bt.busy, Since: bt.held.Since, Start: t.Start, End: t.End, Failed: failed, Batch: &bt.run})
+		f.admit()
+		f.policy.Observe(Run{
+			Rows: bt.rows, Requests: len(bt.entries), Busy: bt.busy, Since: bt.held.Since,
+			Start: t.Start, End: t.End, InFlight: f.inFlight, Failed: failed, Batch: &bt.run,
+		})
 	}
 	f.free(i, t.End)
 	i.ticket.Release()
