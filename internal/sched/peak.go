@@ -11,7 +11,7 @@ type peak struct {
 }
 
 // peakMemory is the batches of a span for each instance.
-const peakMemory = 4
+const peakMemory = 6
 
 func (p *peak) see(n int) { p.now = max(p.now, n) }
 
