@@ -42,9 +42,10 @@ type goal struct {
 	trial                    bool // such batches were not seen of late, and may be better than they were
 }
 
-// counted is how many callers there were when all of them had a request in flight:
-// nearly all who return do so sooner than the last answer was ago.
-type counted struct{ callers, runs int }
+// counted is how many callers there were, the last time and the time before it, when
+// all of them had a request in flight: those who return do so much sooner than the last
+// answer was ago.
+type counted struct{ callers, before, runs int }
 
 // NewAuto returns a policy for batches of up to so many rows.
 func NewAuto(maxRows int) *Auto { return &Auto{MaxRows: maxRows, density: 1} }
@@ -61,8 +62,8 @@ func (a *Auto) Observe(r Run) {
 	took := r.End.Sub(r.Start)
 	a.costs.observe(r.Rows, r.Busy, took)
 	a.took += (float64(took) - a.took) / float64(min(a.runs, 16))
-	if a.learned.latest > 0 && r.End.Sub(a.returns.last) > a.learned.latest {
-		a.counted = counted{r.InFlight, a.runs}
+	if a.learned.latest > 0 && r.End.Sub(a.returns.last) > 2*a.learned.latest {
+		a.counted = counted{r.InFlight, a.counted.callers, a.runs}
 	}
 	a.density += (float64(r.Rows)/float64(r.Requests) - a.density) / 16
 	waited := r.Start.Sub(r.Since) >= took/64 // a request that comes just when a batch starts tells nothing
@@ -189,11 +190,11 @@ func (a *Auto) loops(v *View) bool {
 	return a.learned.loops && (float64(a.learned.turn)*float64(v.Instances) < 0.45*a.took || v.Varies < steady)
 }
 
-// callers returns how many callers there are: as many as were counted of late, or the
-// most that had requests in flight.
+// callers returns how many callers there are: the most that had requests in flight of
+// late, or as many as were counted, if some have clearly left.
 func (a *Auto) callers(v *View) int {
-	if a.learned.loops && a.runs-a.counted.runs <= 2*v.Instances {
-		return max(v.InFlight, min(v.Peak, a.counted.callers))
+	if n := max(v.InFlight, a.counted.callers, a.counted.before); 8*n < 7*v.Peak && a.learned.loops && a.runs-a.counted.runs <= 2*v.Instances {
+		return n
 	}
 	return v.Peak
 }

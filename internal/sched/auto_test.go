@@ -325,7 +325,7 @@ func TestAutoForgetsCallersWhoLeft(t *testing.T) {
 	for range 64 {
 		run(64, 50*ms)
 	}
-	for _, inFlight := range []int{128, 96, 64} {
+	for _, inFlight := range []int{128, 96, 64, 64} {
 		run(inFlight, 50*ms)
 	}
 	v := View{Instances: 2, InFlight: 32, Peak: 128}
