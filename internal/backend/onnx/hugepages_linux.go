@@ -29,7 +29,7 @@ func collapse() (total int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	heap := uintptr(unsafe.Pointer(new([1 << 16]byte))) // so large an object is on Go's heap
+	heap := uintptr(unsafe.Pointer(new([1 << 17]byte))) // too large for a stack: it is on Go's heap
 	lines := bufio.NewScanner(bytes.NewReader(maps))
 	for lines.Scan() {
 		from, to, ok := privateMemory(lines.Text())
