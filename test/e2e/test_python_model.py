@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pathlib
 import textwrap
 
 import numpy as np
@@ -124,3 +125,23 @@ def test_a_wrong_declaration_does_not_load(tmp_path):
         with tritonclient.http.InferenceServerClient(server.http) as client:
             (entry,) = client.get_model_repository_index()
     assert "predict(a, b) asks for a, b, but the inputs are x" in entry["reason"]
+
+
+@pytest.mark.parametrize("users", ["", "glibc.malloc.check=0"])
+def test_the_allocator_is_tuned_for_the_server_and_not_for_workers(tmp_path, users):
+    def tunables(pid: int) -> str:
+        """What the process was started with."""
+        for entry in pathlib.Path(f"/proc/{pid}/environ").read_text().split("\0"):
+            if entry.startswith("GLIBC_TUNABLES="):
+                return entry.partition("=")[2]
+        return ""
+
+    (tmp_path / "mean.py").write_text(TEN)
+    env = {"GLIBC_TUNABLES": users} if users else None
+    with Server("--model", tmp_path / "mean.py", pymodels.PYTHON, *PORTS, *LOOPBACK, env=env) as running:
+        running.wait_ready()
+        pid = running.process.pid
+        ours = [t for t in tunables(pid).split(":") if t.startswith("glibc.malloc.tcache_count=")]
+        assert len(ours) == 1 and users in tunables(pid)
+        workers = [int(n) for task in pathlib.Path(f"/proc/{pid}/task").glob("*/children") for n in task.read_text().split()]
+        assert workers and {tunables(w) for w in workers} == {users}

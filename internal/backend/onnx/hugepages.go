@@ -19,8 +19,9 @@ type hugePages struct {
 }
 
 // hugePagePasses are when the process's memory is looked through after an instance
-// started: at once for the weights, later for what the first batches have claimed.
-var hugePagePasses = [...]time.Duration{0, 10 * time.Second, 100 * time.Second}
+// started, each after the one before: first for the weights of all that start together,
+// later for what the first batches have claimed.
+var hugePagePasses = [...]time.Duration{time.Second, 10 * time.Second, 100 * time.Second}
 
 // instanceStarted begins the passes anew.
 func (h *hugePages) instanceStarted() {

@@ -1,11 +1,9 @@
 package onnx
 
 import (
-	"bufio"
 	"bytes"
 	"os"
 	"strconv"
-	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -30,9 +28,8 @@ func collapse() (total int, err error) {
 		return 0, err
 	}
 	heap := uintptr(unsafe.Pointer(new([1 << 17]byte))) // too large for a stack: it is on Go's heap
-	lines := bufio.NewScanner(bytes.NewReader(maps))
-	for lines.Scan() {
-		from, to, ok := privateMemory(lines.Text())
+	for line := range bytes.Lines(maps) {
+		from, to, ok := privateMemory(line)
 		if !ok || from <= heap && heap < to {
 			continue
 		}
@@ -54,14 +51,19 @@ func hugePagesAllowed() bool {
 // privateMemory returns the addresses in a line of /proc/self/maps if it is memory
 // that a program has allocated for itself: it can be written, and has no name or is
 // the C library's heap.
-func privateMemory(line string) (from, to uintptr, ok bool) {
-	fields := strings.Fields(line)
-	if len(fields) < 5 || !strings.HasPrefix(fields[1], "rw-p") || fields[4] != "0" || len(fields) > 5 && fields[5] != "[heap]" {
+func privateMemory(line []byte) (from, to uintptr, ok bool) {
+	addresses, rest, _ := bytes.Cut(line, []byte(" "))
+	access, rest, _ := bytes.Cut(rest, []byte(" "))
+	_, rest, _ = bytes.Cut(rest, []byte(" ")) // the offset in a file
+	_, rest, _ = bytes.Cut(rest, []byte(" ")) // the device
+	inode, name, _ := bytes.Cut(rest, []byte(" "))
+	name = bytes.TrimSpace(name)
+	if string(access) != "rw-p" || string(bytes.TrimSpace(inode)) != "0" || len(name) > 0 && string(name) != "[heap]" {
 		return 0, 0, false
 	}
-	low, high, _ := strings.Cut(fields[0], "-")
-	a, err := strconv.ParseUint(low, 16, 64)
-	b, err2 := strconv.ParseUint(high, 16, 64)
+	low, high, _ := bytes.Cut(addresses, []byte("-"))
+	a, err := strconv.ParseUint(string(low), 16, 64)
+	b, err2 := strconv.ParseUint(string(high), 16, 64)
 	return uintptr(a), uintptr(b), err == nil && err2 == nil
 }
 

@@ -48,6 +48,9 @@ func TestCollapseTakesWhatIsInUse(t *testing.T) {
 	if _, err := collapse(); err != nil {
 		t.Logf("the whole process: %v", err)
 	}
+	if n := testing.AllocsPerRun(1, func() { _, _ = collapse() }); n > 64 {
+		t.Errorf("%v allocations to look through the process, want few", n)
+	}
 }
 
 func TestPrivateMemory(t *testing.T) {
@@ -62,7 +65,7 @@ func TestPrivateMemory(t *testing.T) {
 		"xyz-019a7000 rw-p 00a49000 00:00 0":                                false,
 		"":                                                                  false,
 	} {
-		if from, to, ok := privateMemory(line); ok != want || ok && from >= to {
+		if from, to, ok := privateMemory([]byte(line)); ok != want || ok && from >= to {
 			t.Errorf("%q: %x to %x, %v; want %v", line, from, to, ok, want)
 		}
 	}
