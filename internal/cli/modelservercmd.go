@@ -287,6 +287,7 @@ func (c *modelServerCommand) start(stdout, stderr io.Writer) error {
 			return c.detach(file)
 		}
 	}
+	setTunables() // before the file has this process
 	if ready == "" {
 		if err := os.WriteFile(file, []byte(strconv.Itoa(os.Getpid())), 0o644); err != nil {
 			return err

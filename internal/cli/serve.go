@@ -55,6 +55,7 @@ it at once.`,
 				return command.Misused(cmd, err)
 			}
 			f.unused = withoutEffect(cmd.Flags())
+			setTunables()
 			return serve(f, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
@@ -82,7 +83,6 @@ func onlyFlags(cmd *cobra.Command, args []string) error {
 
 // serve runs the server until a signal ends it.
 func serve(f *serveFlags, stdout, stderr io.Writer) error {
-	setTunables()
 	begin := time.Now()
 	out, err := startOutput(&f.log, stdout, stderr)
 	if err != nil {

@@ -22,6 +22,7 @@ const (
 
 // setTunables starts the program anew with the tunable. It stays the same process. If
 // the user has set the tunable, or the program cannot be started anew, nothing changes.
+// Commands that serve call it once, before they open or write anything.
 func setTunables() {
 	if user, restarted := os.LookupEnv(userTunablesVariable); restarted {
 		_ = os.Unsetenv(userTunablesVariable) // workers start as if nothing had been set
