@@ -330,7 +330,7 @@ func TestAutoForgetsCallersWhoLeft(t *testing.T) {
 	}
 	v := View{Instances: 2, InFlight: 32, Peak: 128}
 	if got := a.callers(&v); got != 64 {
-		t.Errorf("32 of each 128 did not send again: got %d callers, want the 64 that did", got)
+		t.Errorf("64 of 128 did not send again: got %d callers, want the 64 that did", got)
 	}
 	for range 5 {
 		run(50, 200*us)
