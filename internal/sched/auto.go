@@ -21,6 +21,7 @@ type Auto struct {
 	runs    int
 	took    float64 // by a batch, in nanoseconds
 	counted counted
+	groups  groupings
 	learned learned
 }
 
@@ -39,6 +40,7 @@ type learned struct {
 // A goal is the best size of batches for a number of callers and instances.
 type goal struct {
 	callers, instances, rows int
+	grouping                 int  // which of the groupings it is
 	trial                    bool // such batches were not seen of late, and may be better than they were
 }
 
@@ -65,6 +67,9 @@ func (a *Auto) Observe(r Run) {
 	if a.learned.latest > 0 && r.End.Sub(a.returns.last) > 2*a.learned.latest {
 		a.counted = counted{r.InFlight, a.counted.callers, a.runs}
 	}
+	if g := &a.learned.goal; g.callers > 0 && !g.trial && !r.LastEnd.IsZero() {
+		a.groups.observe(g, float64(r.Rows), min(max(0, r.Start.Sub(r.LastEnd)), a.learned.turn))
+	}
 	a.density += (float64(r.Rows)/float64(r.Requests) - a.density) / 16
 	waited := r.Start.Sub(r.Since) >= took/64 // a request that comes just when a batch starts tells nothing
 	a.returns.observe(r.Batch.Requests, r.Since, r.End, waited, max(a.horizon, time.Duration(4*a.took)))
@@ -84,6 +89,7 @@ const trialRuns = 2
 func (a *Auto) learn() {
 	l := &a.learned
 	l.runs, l.goal = a.runs, goal{}
+	a.groups.fade()
 	l.turn, l.half = a.returns.all.within(0.9), a.returns.all.within(0.5)
 	l.latest = a.returns.all.within(0.99)
 	// What was not seen for long is tried again.
@@ -227,57 +233,75 @@ func (a *Auto) awaitReturns(v *View) (time.Duration, int) {
 func (a *Auto) goal(v *View) int {
 	n := a.callers(v)
 	if g := &a.learned.goal; 16*max(g.callers-n, n-g.callers) > g.callers || g.instances != v.Instances {
-		rows, trial := a.target(v)
-		*g = goal{n, v.Instances, rows, trial}
+		*g = a.target(v)
 	}
 	return a.learned.goal.rows
 }
 
-// groups are the numbers of groups that callers may be divided into. Many small ones
-// are for models whose batches cost more than their rows alone.
-var groups = [...]int{1, 2, 3, 4, 5, 6, 7, 8, 11, 16, 23, 32, 64, 128}
-
-func (a *Auto) target(v *View) (rows int, trial bool) {
-	callers := float64(a.callers(v)) * a.density / float64(max(1, v.Instances))
-	// An instance waits for all callers if they are one group. Otherwise it always
-	// has a batch, as long as the others return while it runs.
-	rate := func(rows int, cost time.Duration) float64 {
-		if float64(rows) >= callers {
-			return callers / float64(cost+a.learned.awaited)
-		}
-		return min(float64(rows)/float64(cost), callers/float64(cost+a.learned.half))
-	}
+func (a *Auto) target(v *View) goal {
+	g := goal{callers: a.callers(v), instances: v.Instances, rows: a.MaxRows}
+	a.groups.begin(g.callers, g.instances)
+	callers := float64(g.callers) * a.density / float64(max(1, v.Instances))
 	// Small groups must be clearly better: while an instance waits, its core reads
 	// and writes for others, which interrupts runs otherwise.
-	best, most, tried := 0, 0.0, 0
-	var sizes [len(groups)]int
-	for _, n := range groups {
-		rows := min(a.MaxRows, int(math.Ceil(callers/float64(n))))
-		cost := a.costs.of(rows, v.Instances)
+	best, most, tried := g, 0.0, 0
+	var all [len(groupNumbers)]goal
+	for i, n := range groupNumbers {
+		g.grouping, g.rows = i, min(a.MaxRows, int(math.Ceil(callers/n)))
+		if tried > 0 && all[tried-1].rows == g.rows {
+			continue
+		}
+		cost := a.costs.of(g.rows, v.Instances)
 		if cost == 0 {
-			return a.MaxRows, false
+			return best
 		}
-		sizes[tried] = rows
+		all[tried] = g
 		tried++
-		if r := rate(rows, cost) / (1 + a.costs.doubt(rows, v.Instances)); r > 1.05*most {
-			best, most = rows, r
+		if r := a.rate(&g, callers, cost) / (1 + a.costs.doubt(g.rows, v.Instances)); r > clearly*most {
+			best, most = g, r
 		}
-		if rows == 1 {
+		if g.rows == 1 {
 			break
 		}
 	}
 	// Most trials are in vain, and on GPUs the first batch of a size is slow. So they
 	// must promise much, and there are trials of fewer rows only where an instance
 	// waits for all callers and nothing is computed meanwhile.
-	for _, rows := range sizes[:tried] {
-		if rows < best && (float64(best) < callers || v.Overlaps) {
+	for _, g := range all[:tried] {
+		if g.rows < best.rows && (float64(best.rows) < callers || v.Overlaps) {
 			break
 		}
-		if rows != best && rate(rows, a.costs.hope(rows, v.Instances)) > 1.15*most {
-			return rows, true
+		if g.rows != best.rows && a.rate(&g, callers, a.costs.hope(g.rows, v.Instances)) > 1.15*most {
+			g.trial = true
+			return g
 		}
 	}
-	return best, false
+	return best
+}
+
+// clearly is how many times as much a group must bring to be preferred to a larger one.
+const clearly = 1.02
+
+// rate returns how many rows an instance answers in a nanosecond with batches of a
+// size, if a full one takes cost and so many callers send to the instance.
+func (a *Auto) rate(g *goal, callers float64, cost time.Duration) float64 {
+	rows := min(float64(g.rows), callers)
+	// An instance whose batch has ended has the next one at once if the callers in no
+	// batch make one. If not, it waits for a part of those who have their answers.
+	part := 1 - float64(g.instances)*(callers/rows-1)
+	idle := time.Duration(0)
+	if part > 0 {
+		idle = min(a.learned.awaited, a.returns.waiting().within(float32(0.85*part)))
+	}
+	idle, filled := a.groups.expect(g.grouping, idle)
+	if filled < 1 {
+		cost += a.costs.mean(filled*rows, g.instances) - a.costs.mean(rows, g.instances)
+	}
+	rate := filled * rows / float64(cost+idle)
+	if rows < callers {
+		rate = min(rate, callers/float64(cost+a.learned.half)) // no more come back while it runs
+	}
+	return rate
 }
 
 // split returns how many rows each of several idle instances takes, so that the

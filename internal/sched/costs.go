@@ -132,7 +132,10 @@ func (c *costs) doubt(rows, busy int) float64 {
 }
 
 // of returns how long a batch is expected to take, 0 when nothing is known.
-func (c *costs) of(rows, busy int) time.Duration {
+func (c *costs) of(rows, busy int) time.Duration { return c.mean(float64(rows), busy) }
+
+// mean is of for the mean of different numbers of rows.
+func (c *costs) mean(rows float64, busy int) time.Duration {
 	if len(c.by) == 0 || rows <= 0 {
 		return 0
 	}
@@ -140,7 +143,7 @@ func (c *costs) of(rows, busy int) time.Duration {
 	for d := range len(c.by) { // the nearest number of busy instances that was seen
 		for _, b := range [...]int{busy - d, busy + d} {
 			if b >= 1 && b <= len(c.by) && c.by[b-1].seen > 0 {
-				return time.Duration(c.by[b-1].at(float64(rows)))
+				return time.Duration(c.by[b-1].at(rows))
 			}
 		}
 	}

@@ -153,7 +153,9 @@ type Run struct {
 	Busy int
 	// Since is when its instance got it. Requests that came later did so while
 	// the instance waited for them.
-	Since      time.Time
+	Since time.Time
+	// LastEnd is when its instance ended the batch before; zero for its first.
+	LastEnd    time.Time
 	Start, End time.Time
 	// InFlight is how many requests had no answer when it ended, including its own.
 	InFlight int

@@ -112,6 +112,7 @@ func (f *former) finish(bt *batch, failed bool) {
 	i, t := bt.instance, &bt.run.Times
 	i.lastRun = t.End.Sub(t.Start)
 	i.observe(i.lastRun)
+	lastEnd := i.lastEnd
 	i.lastEnd = t.End
 	if f.learns {
 		at := slices.IndexFunc(f.running, func(r Running) bool { return r.at == i })
@@ -119,7 +120,7 @@ func (f *former) finish(bt *batch, failed bool) {
 		f.admit()
 		f.policy.Observe(Run{
 			Rows: bt.rows, Requests: len(bt.entries), Busy: bt.busy, Since: bt.held.Since,
-			Start: t.Start, End: t.End, InFlight: f.inFlight, Failed: failed, Batch: &bt.run,
+			LastEnd: lastEnd, Start: t.Start, End: t.End, InFlight: f.inFlight, Failed: failed, Batch: &bt.run,
 		})
 	}
 	f.free(i, t.End)
