@@ -63,6 +63,9 @@ func (c *costs) observe(rows, busy int, took time.Duration) {
 	p := &t.points[sizeIndex(rows)]
 	if p.weight > 0 && t.seen-p.seen > hopeAfter/4 {
 		p.weight = min(p.weight, 2) // the last were long ago
+		if p.seen <= firstBatches {
+			p.weight = 0
+		}
 		p.tries, p.running = min(p.tries+1, mostTries), 0
 	}
 	if p.running++; p.running > refresh {
@@ -83,8 +86,9 @@ func (c *costs) observe(rows, busy int, took time.Duration) {
 }
 
 // hope returns what a batch may take: the least, where its size was not seen for
-// long, because what was seen may have been bad luck. So it is tried again now and
-// then. The longer a batch takes, and the more often it was tried in vain, the rarer.
+// long, because what was seen may have been bad luck, or only among the first batches,
+// or never. So it is tried again now and then. The longer a batch takes, and the more
+// often it was tried in vain, the rarer.
 func (c *costs) hope(rows, busy int) time.Duration {
 	expected := c.of(rows, busy)
 	if busy < 1 || busy > len(c.by) {
@@ -97,6 +101,9 @@ func (c *costs) hope(rows, busy int) time.Duration {
 		return expected
 	}
 	age := float64(t.spent-p.spent) / float64(least*hopeAfter*time.Duration(max(1, p.tries)))
+	if p.seen <= firstBatches && t.seen > 3*firstBatches {
+		age = max(age, 1)
+	}
 	least -= time.Duration(min(0.1, age/100) * float64(least)) // after very long
 	return least + time.Duration(max(0, 1-age)*float64(expected-least))
 }
@@ -108,14 +115,25 @@ const (
 	mostTries = 4
 )
 
+// firstBatches is how many batches of a table are told apart from the later ones: a
+// model's first ones are often slow, and then tell nothing of their sizes.
+const firstBatches = 16
+
 // least returns what a batch may take at the least: somewhat less than is expected,
-// or than two of half its rows, or its part of a batch of twice its rows.
+// or than two of half its rows, or for each row than any of more than half its rows, or
+// its part of a batch of twice its rows.
 func (t *costTable) least(rows int, expected time.Duration) time.Duration {
 	if len(t.curve) == 0 {
 		return expected
 	}
 	half := time.Duration(t.at(float64((rows + 1) / 2)))
-	least := min(expected, 2*half) * 3 / 4
+	least := min(expected, 2*half)
+	for i := range t.curve {
+		if p := &t.curve[i]; p.rows < float64(rows) && 2*p.rows >= float64(rows) {
+			least = min(least, time.Duration(p.nanos*float64(rows)/p.rows))
+		}
+	}
+	least = least * 3 / 4
 	if larger := min(2*rows, int(t.curve[len(t.curve)-1].rows)); larger > rows {
 		least = min(least, time.Duration(t.at(float64(larger))*float64(rows)/float64(larger)))
 	}
