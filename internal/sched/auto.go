@@ -238,6 +238,7 @@ func (a *Auto) goal(v *View) int {
 	return a.learned.goal.rows
 }
 
+// target finds the goal, or one that is tried.
 func (a *Auto) target(v *View) goal {
 	g := goal{callers: a.callers(v), instances: v.Instances, rows: a.MaxRows}
 	a.groups.begin(g.callers, g.instances)
@@ -295,7 +296,7 @@ func (a *Auto) rate(g *goal, callers float64, cost time.Duration) float64 {
 	}
 	idle, filled := a.groups.expect(g.grouping, idle)
 	if filled < 1 {
-		cost += a.costs.mean(filled*rows, g.instances) - a.costs.mean(rows, g.instances)
+		cost = time.Duration(float64(cost) * float64(a.costs.mean(filled*rows, g.instances)) / float64(a.costs.mean(rows, g.instances)))
 	}
 	rate := filled * rows / float64(cost+idle)
 	if rows < callers {
