@@ -40,7 +40,7 @@ type learned struct {
 // A goal is the best size of batches for a number of callers and instances.
 type goal struct {
 	callers, instances, rows int
-	grouping                 int  // which of the groupings it is
+	grouping                 int  // the index of the number of groups
 	trial                    bool // such batches were not seen of late, and may be better than they were
 }
 

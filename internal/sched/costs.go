@@ -115,8 +115,8 @@ const (
 	mostTries = 4
 )
 
-// firstBatches is how many batches of a table are told apart from the later ones: a
-// model's first ones are often slow, and then tell nothing of their sizes.
+// firstBatches is how many batches of a table count as its first: a model's first
+// batches are often slow, whatever their size.
 const firstBatches = 16
 
 // least returns what a batch may take at the least: somewhat less than is expected,
@@ -152,7 +152,7 @@ func (c *costs) doubt(rows, busy int) float64 {
 // of returns how long a batch is expected to take, 0 when nothing is known.
 func (c *costs) of(rows, busy int) time.Duration { return c.mean(float64(rows), busy) }
 
-// mean is of for the mean of different numbers of rows.
+// mean is like of, for a mean of rows, which need not be a whole number.
 func (c *costs) mean(rows float64, busy int) time.Duration {
 	if len(c.by) == 0 || rows <= 0 {
 		return 0

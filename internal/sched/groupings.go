@@ -9,7 +9,7 @@ var groupNumbers = [...]float64{1, 4. / 3, 8. / 5, 2, 3, 4, 5, 6, 7, 8, 11, 16, 
 
 // groupings are what was seen while the callers were divided into each number of
 // groups. It is used in place of what the times of returns let expect: those are of
-// callers of one batch, and say little of how the batches of several follow each other.
+// callers of one batch, and say little of how the batches of several groups follow each other.
 type groupings struct {
 	callers, instances int // for which it was seen
 	rows               int // of the batches that are formed now
@@ -17,16 +17,16 @@ type groupings struct {
 	seen               [len(groupNumbers)]grouping
 }
 
-// A grouping is the means of what was seen of one.
+// A grouping has the means of what was seen with one number of groups.
 type grouping struct {
 	idle   float64 // nanoseconds from the end of a batch to the start of the next
 	filled float64 // rows of a batch, as a part of the goal
 	weight float64 // batches
 }
 
-// groupMemory is how many batches a grouping remembers, groupFading what is left of
-// that each time a goal is found, and groupPrior how many batches that which is
-// expected without them counts for.
+// groupMemory is how many batches a grouping remembers, and groupFading what is left of
+// that each time a goal is found. What is expected without any counts as much as
+// groupPrior batches.
 const (
 	groupMemory = 32
 	groupFading = 0.98

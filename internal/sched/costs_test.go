@@ -1,0 +1,26 @@
+package sched
+
+import (
+	"testing"
+	"time"
+)
+
+// TestSlowFirstBatchesAreTriedAgainSoon: four rows took long among the first batches,
+// and only three rows were seen since.
+func TestSlowFirstBatchesAreTriedAgainSoon(t *testing.T) {
+	const ms = time.Millisecond
+	var c costs
+	for range 4 {
+		c.observe(4, 1, 100*ms)
+	}
+	for range 3 * firstBatches {
+		c.observe(3, 1, 30*ms)
+	}
+	if got := c.hope(4, 1); got > 40*ms {
+		t.Errorf("hope for four rows: got %v, want at most what they cost at the price of three, 40ms", got)
+	}
+	c.observe(4, 1, 60*ms)
+	if got := time.Duration(c.by[0].points[sizeIndex(4)].nanos); got != 60*ms {
+		t.Errorf("four rows again: got %v, want 60ms and nothing of the first batches", got)
+	}
+}
