@@ -73,7 +73,7 @@ func (a *Auto) Observe(r Run) {
 	a.density += (float64(r.Rows)/float64(r.Requests) - a.density) / 16
 	waited := r.Start.Sub(r.Since) >= took/64 // a request that comes just when a batch starts tells nothing
 	a.returns.observe(r.Batch.Requests, r.Since, r.End, waited, max(a.horizon, time.Duration(4*a.took)))
-	a.arrived.observe(r.Rows, r.End)
+	a.arrived.observe(r.Batch.Requests, r.Rows, r.End)
 	since := a.runs - a.learned.runs
 	if since >= min(refresh, a.runs/8+1) || a.learned.goal.trial && since >= trialRuns {
 		a.learn()
@@ -142,6 +142,9 @@ func (a *Auto) ahead(v *View) Decision {
 	if v.Rows < rows {
 		return Decision{More: rows - v.Rows}
 	}
+	if !a.loops(v) && a.fit(v, rows) < rows {
+		return Decision{} // an instance that is idle takes fewer
+	}
 	return Decision{Fill: rows}
 }
 
@@ -179,7 +182,7 @@ func (a *Auto) start(v *View) Decision {
 	if a.loops(v) {
 		wait, more = a.awaitReturns(v)
 	} else {
-		wait = a.balance(v)
+		wait = max(a.balance(v), a.awaitBurst(v))
 	}
 	if !h.Expires.IsZero() {
 		wait = min(wait, h.Expires.Sub(v.Now)) // none waits for others beyond its own time
@@ -320,76 +323,4 @@ func (a *Auto) split(v *View) int {
 		}
 	}
 	return best
-}
-
-// fit returns how many of the waiting rows a batch takes, at most so many, for all
-// of them to wait the least: small batches are answered sooner, large ones leave
-// the instance free for those who come next. Now and then it is the most, to learn
-// what that costs.
-func (a *Auto) fit(v *View, most int) int {
-	if a.runs%explore == 0 || most <= 1 {
-		return most
-	}
-	var sizes, times [24]float64
-	n, cheapest := 0, math.Inf(1)
-	for rows := most; rows >= 1 && n < len(sizes); rows = rows * 3 / 4 {
-		cost := float64(a.costs.of(rows, v.Instances))
-		if cost == 0 {
-			return most
-		}
-		sizes[n], times[n] = float64(rows), cost
-		cheapest = min(cheapest, cost/float64(rows))
-		n++
-	}
-	c := float64(max(1, v.Instances))
-	waiting := max(float64(most), float64(v.Open+v.Rows)/c)
-	rate := a.arrived.rate / c
-	idle := max(0.2, 1-rate*cheapest)
-	best, least := most, math.Inf(1)
-	for i := range n {
-		batches := waiting / sizes[i]
-		work := batches * times[i]
-		wait := waiting * times[i] * (batches + 1) / 2
-		wait += (work - waiting*cheapest) * rate * work / idle // of those who come meanwhile
-		if wait < least {
-			best, least = int(sizes[i]), wait
-		}
-	}
-	return best
-}
-
-// explore is after how many batches the largest is tried. If the machine delays one
-// of these, large batches seem expensive until the next: seconds of a slow model.
-const explore = 16
-
-// balance returns how long a held batch waits because the next one, which starts
-// when another instance ends, would be larger than it: batches that start evenly
-// spaced keep requests waiting the least.
-func (a *Auto) balance(v *View) time.Duration {
-	if len(v.Running) == 0 {
-		return 0
-	}
-	rate := a.arrived.rate // rows in a nanosecond
-	rows := float64(v.Held.Rows)
-	cost := float64(a.costs.of(v.Held.Rows, len(v.Running)+1))
-	next := math.Inf(1)
-	for i := range v.Running {
-		r := &v.Running[i]
-		next = min(next, max(0, float64(r.Start.Add(a.costs.of(r.Rows, len(v.Running))).Sub(v.Now))))
-	}
-	if next >= cost || rate == 0 {
-		return 0
-	}
-	c := float64(v.Instances)
-	one, all := float64(a.costs.of(1, v.Instances)), float64(a.costs.of(a.MaxRows, v.Instances))
-	row := max(1, (all-one)/float64(max(1, a.MaxRows-1)))
-	fixed := max(0, one-row)
-	load := min(0.99, rate*row/c)
-	usual := min(float64(a.MaxRows), rate*fixed/(c*(1-load)))
-	price := usual / c * load / (1 - load) / (1 + 2*row*rate) // of idling, when there is little to spare
-	have := rows*float64(v.Idle+1) + price
-	if have >= rate*next {
-		return 0
-	}
-	return time.Duration(next - have/rate)
 }

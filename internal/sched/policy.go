@@ -111,6 +111,8 @@ type Held struct {
 	// been.
 	Since time.Time
 	Looks int
+	// Newest is when the last of its requests came.
+	Newest time.Time
 	// Expires is when the first of its requests would have timed out in the
 	// queue; zero when none would.
 	Expires time.Time

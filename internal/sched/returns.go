@@ -183,3 +183,22 @@ func (t *times) within(share float32) time.Duration {
 	}
 	return 0
 }
+
+// chance returns which share of those that took longer than from took less than to.
+func (t *times) chance(from, to time.Duration) float64 {
+	low, high := 0, returnSize(to)
+	if from > time.Microsecond {
+		low = returnSize(from) + 1
+	}
+	var within, all float32
+	for i, n := range t.counts[low:] {
+		if low+i < high {
+			within += n
+		}
+		all += n
+	}
+	if all == 0 {
+		return 0
+	}
+	return float64(within / all)
+}

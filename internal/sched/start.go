@@ -47,6 +47,7 @@ func (f *former) stopWaking(bt *batch) {
 func (f *former) ask(bt *batch, now time.Time) Decision {
 	h := &bt.held
 	h.Rows, h.Requests, h.Open, h.Sealed, h.LastRun = bt.rows, len(bt.entries), f.open == bt, bt.sealed, bt.instance.lastRun
+	h.Newest = bt.entries[len(bt.entries)-1].request.Queued
 	if f.keepQueued {
 		h.Expires = bt.expires()
 	}

@@ -68,6 +68,25 @@ func random(share float64) scene {
 	}, 0.03, 0}
 }
 
+// bursts is a stream like random whose requests come in groups of eight on average.
+func bursts(share float64) scene {
+	return scene{fmt.Sprintf("bursts at %.2f", share), func(s shape, instances int) Load {
+		l := random(share).load(s, instances)
+		l.Burst, l.BurstGap = 8, ms/20
+		return l
+	}, 0.03, 0}
+}
+
+// swinging is a stream like random whose rate changes between a fifth and nine fifths
+// of the mean.
+func swinging(share float64) scene {
+	return scene{fmt.Sprintf("swinging at %.2f", share), func(s shape, instances int) Load {
+		l := random(share).load(s, instances)
+		l.Swing, l.Dwell = 0.8, 200*ms
+		return l
+	}, 0.03, 0}
+}
+
 // noisy is a scene on a machine that does other things as well.
 func noisy(sc scene) scene { return scene{sc.name + ", noisy", sc.load, 0.3, 0} }
 
@@ -75,14 +94,20 @@ func noisy(sc scene) scene { return scene{sc.name + ", noisy", sc.load, 0.3, 0} 
 // machines are whose neighbours come and go.
 func unsteady(sc scene) scene { return scene{sc.name + ", unsteady", sc.load, sc.spread, 1.6} }
 
+// The first of each are those of the short grid.
 var (
 	closed = []scene{
-		callers(1, ms/10, 3*ms/10), callers(8, ms/10, 3*ms/10), callers(64, ms/10, 3*ms/10), // those of the short grid
+		callers(1, ms/10, 3*ms/10), callers(8, ms/10, 3*ms/10), callers(64, ms/10, 3*ms/10),
 		callers(2, ms/10, 3*ms/10), callers(16, ms/10, 3*ms/10), callers(64, ms, 2*ms), callers(8, 3*ms/10, 57*ms/10), callers(32, 3*ms/10, 57*ms/10),
+	}
+	disturbed = []scene{
 		noisy(callers(8, ms/10, 3*ms/10)), noisy(callers(16, ms/10, 3*ms/10)), noisy(callers(64, ms/10, 3*ms/10)),
 		unsteady(callers(8, ms/10, 3*ms/10)), unsteady(callers(64, ms/10, 3*ms/10)), unsteady(callers(64, ms, 2*ms)),
 	}
-	open = []scene{random(0.2), random(0.8), random(0.05), random(0.5), random(0.95)}
+	open = []scene{
+		random(0.2), random(0.8), bursts(0.5),
+		random(0.05), random(0.5), random(0.95), bursts(0.2), bursts(0.8), swinging(0.2), swinging(0.4),
+	}
 )
 
 // statics are the settings of Triton's rules that a cell is compared with the best
@@ -103,20 +128,24 @@ func statics(maxRows int) []*sched.Triton {
 // A cell is the policy beside the best setting for one model and one load.
 type cell struct {
 	name       string
-	auto, best Result
+	auto, best Result // of the last run
 	setting    string
-	ratio      float64 // of the mean latencies
+	ratio      float64 // of the mean latencies, a geometric mean of the runs
+	p99        float64 // the same of the 99th percentiles
 }
 
-// simulate finds the best setting on one run of the load and compares on another:
+// simulate finds the best setting on one run of the load and compares on others:
 // on the first, the best of many has been lucky, too.
-func simulate(s shape, instances int, sc scene, requests int) cell {
+func simulate(s shape, instances int, sc scene, requests, runs int) cell {
 	setup := Setup{
 		MaxRows: s.maxRows, Instances: instances, Cost: s.cost, Spread: sc.spread, Slow: sc.slow, Dwell: 25 * s.cost(s.maxRows, 1), Load: sc.load(s, instances),
 		Requests: requests, Warmup: requests, Seed: 1,
 	}
-	if sc.slow > 0 {
+	switch {
+	case sc.slow > 0:
 		setup.Requests *= 4 * instances // for several changes of the speed
+	case setup.Load.Rate > 0 && runs > 1:
+		setup.Requests *= 4 // near the limit a queue stays long or short for long
 	}
 	var best *sched.Triton
 	var least time.Duration
@@ -127,11 +156,16 @@ func simulate(s shape, instances int, sc scene, requests int) cell {
 		}
 	}
 	c := cell{name: fmt.Sprintf("%s, %d instances, %s", s.name, instances, sc.name), setting: fmt.Sprintf("delay %v, size %d", best.Delay, best.Preferred[0])}
-	setup.Seed, setup.Policy = 2, best
-	c.best = Run(setup)
-	setup.Policy = sched.NewAuto(s.maxRows)
-	c.auto = Run(setup)
-	c.ratio = float64(c.auto.Mean) / float64(c.best.Mean)
+	var mean, p99 float64 // logarithms
+	for run := range runs {
+		setup.Seed, setup.Policy = uint64(2+run), best
+		c.best = Run(setup)
+		setup.Policy = sched.NewAuto(s.maxRows)
+		c.auto = Run(setup)
+		mean += math.Log(float64(c.auto.Mean) / float64(c.best.Mean))
+		p99 += math.Log(float64(c.auto.P99) / float64(c.best.P99))
+	}
+	c.ratio, c.p99 = math.Exp(mean/float64(runs)), math.Exp(p99/float64(runs))
 	return c
 }
 
@@ -151,7 +185,7 @@ func (g gate) check(t *testing.T, name string, cells []cell) {
 			in5++
 		}
 		if *fullGrid || c.ratio > g.worst {
-			t.Logf("%.3f (p99 %.2f) %s: mean %v in batches of %.1f; the best is %v in %.1f (%s)", c.ratio, float64(c.auto.P99)/float64(c.best.P99),
+			t.Logf("%.3f (p99 %.2f) %s: mean %v in batches of %.1f; the best is %v in %.1f (%s)", c.ratio, c.p99,
 				c.name, c.auto.Mean, c.auto.MeanBatch, c.best.Mean, c.best.MeanBatch, c.setting)
 		}
 	}
@@ -166,31 +200,44 @@ func (g gate) check(t *testing.T, name string, cells []cell) {
 // TestAutoBesideTheBestSetting compares the policy without settings with Triton's
 // rules at the best of many settings, found for each cell: mean latency, which for
 // callers that wait is the inverse of throughput. Wanted are a geometric mean of
-// 1.00, 95 % of the cells within 2 % and none beyond 5 %; the gates are what holds
-// today. Streams near the limit of several instances are the furthest from it.
+// 1.00, 95 % of the cells within 2 % and none beyond 5 %; where a gate is wider, that
+// is what holds today.
 func TestAutoBesideTheBestSetting(t *testing.T) {
-	instances, loops, streams, requests := []int{1, 2}, closed[:3], open[:2], 1500
-	looped, streamed := gate{mean: 1.005, in2: 0.95, in5: 1, worst: 1.05}, gate{mean: 1.005, in2: 0.93, in5: 1, worst: 1.05}
+	groups := []struct {
+		name        string
+		scenes      []scene
+		requests    int // this many times as many as usual
+		short, full gate
+	}{
+		{"callers", closed, 1, gate{mean: 1.005, in2: 0.95, in5: 1, worst: 1.05}, gate{mean: 0.995, in2: 0.95, in5: 1, worst: 1.05}},
+		{"callers of a machine that does other things", disturbed, 1, gate{}, gate{mean: 1.005, in2: 0.78, in5: 0.96, worst: 1.09}},
+		{"streams", open, 2, gate{mean: 0.99, in2: 0.95, in5: 1, worst: 1.05}, gate{mean: 0.99, in2: 0.95, in5: 0.98, worst: 1.09}},
+	}
+	instances, requests, runs := []int{1, 2}, 1500, 1
 	switch {
 	case *fullGrid:
-		instances, loops, streams, requests = []int{1, 2, 4}, closed, open, 3000
-		looped, streamed = gate{mean: 0.998, in2: 0.88, in5: 0.97, worst: 1.09}, gate{mean: 1.016, in2: 0.76, in5: 0.86, worst: 1.40}
+		instances, requests, runs = []int{1, 2, 4}, 3000, 3
 	case race.Enabled:
 		t.Skip("the same without the race detector: nothing here runs side by side")
 	}
-	var looping, streaming []cell
-	for _, s := range shapes {
-		for _, n := range instances {
-			for _, sc := range loops {
-				looping = append(looping, simulate(s, n, sc, requests))
-			}
-			for _, sc := range streams {
-				streaming = append(streaming, simulate(s, n, sc, 2*requests))
+	for _, g := range groups {
+		scenes, gate := g.scenes, g.full
+		if !*fullGrid {
+			scenes, gate = g.scenes[:3], g.short
+		}
+		if gate.mean == 0 {
+			continue // only in the full grid
+		}
+		var cells []cell
+		for _, s := range shapes {
+			for _, n := range instances {
+				for _, sc := range scenes {
+					cells = append(cells, simulate(s, n, sc, g.requests*requests, runs))
+				}
 			}
 		}
+		gate.check(t, g.name, cells)
 	}
-	looped.check(t, "callers", looping)
-	streamed.check(t, "streams", streaming)
 }
 
 // TestOneCallerNeverWaits: there is nobody to wait for.

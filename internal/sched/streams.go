@@ -1,0 +1,122 @@
+package sched
+
+import (
+	"math"
+	"time"
+)
+
+// This file has the decisions on requests that do not depend on answers: they come
+// at random, or several together.
+
+// fit returns how many of the waiting rows a batch takes, at most so many, for all
+// of them to wait the least: small batches are answered sooner, large ones leave
+// the instances free for those who come next.
+func (a *Auto) fit(v *View, most int) int {
+	if most <= 1 {
+		return most
+	}
+	var sizes, times [24]float64
+	n, cheapest := 0, math.Inf(1)
+	for rows := most; rows >= 1 && n < len(sizes); rows = rows * 4 / 5 {
+		cost := float64(a.costs.of(rows, v.Instances))
+		if cost == 0 {
+			return most
+		}
+		sizes[n], times[n] = float64(rows), cost
+		cheapest = min(cheapest, cost/float64(rows))
+		n++
+	}
+	// If the machine delayed the last batches of a size, it seems expensive until it is
+	// tried again.
+	known := cheapest
+	for i := range n {
+		if hope := float64(a.costs.hope(int(sizes[i]), v.Instances)); worthTrying*hope < known*sizes[i] {
+			times[i], cheapest = hope, min(cheapest, hope/sizes[i])
+		}
+	}
+	instances := float64(max(1, v.Instances))
+	waiting := float64(v.Open + v.Rows)
+	rate := a.arrived.rate / instances
+	idle := max(0.05, 1-rate*cheapest)
+	best, least := most, math.Inf(1)
+	for i := range n {
+		// The batches start one after the other, as the instances become idle.
+		batches := max(1, waiting/sizes[i])
+		wait := waiting * times[i] * (1 + (batches-1)/(2*instances))
+		// What they take beyond the cheapest delays those who come until none waits.
+		work := waiting / sizes[i] * times[i]
+		wait += delayWeight * (work - waiting*cheapest) * rate * work / (idle * instances)
+		if wait < least {
+			best, least = int(sizes[i]), wait
+		}
+	}
+	return best
+}
+
+// worthTrying is how many times as cheap a row must promise to be in batches of a size
+// that was not seen for long. delayWeight is how much more than computed the delay of those who come
+// later counts: the queue is longer than its mean when many come. Both are the best of
+// some that were simulated.
+const (
+	worthTrying = 1.2
+	delayWeight = 1.25
+)
+
+// balance returns how long a held batch waits because the next one, which starts
+// when another instance ends, would be larger than it: batches that start evenly
+// spaced keep requests waiting the least.
+func (a *Auto) balance(v *View) time.Duration {
+	if len(v.Running) == 0 {
+		return 0
+	}
+	rate := a.arrived.rate // rows in a nanosecond
+	rows, busy := float64(v.Held.Rows), len(v.Running)+1
+	cost := float64(a.costs.of(v.Held.Rows, busy))
+	next := math.Inf(1)
+	for i := range v.Running {
+		r := &v.Running[i]
+		next = min(next, max(0, float64(r.Start.Add(a.costs.of(r.Rows, busy)).Sub(v.Now))))
+	}
+	if next >= cost || rate == 0 {
+		return 0
+	}
+	c := float64(v.Instances)
+	large := max(2, min(float64(a.MaxRows), 2*a.arrived.batch))
+	one := float64(a.costs.of(1, v.Instances))
+	row := max(1, (float64(a.costs.mean(large, v.Instances))-one)/(large-1))
+	fixed := max(0, one-row)
+	load := min(0.99, rate*row/c)
+	usual := min(float64(a.MaxRows), rate*fixed/(c*(1-load)))
+	price := 2 * usual / c * load / (1 - load) / (1 + 2*row*rate) // of idling, when there is little to spare
+	have := rows*float64(v.Idle+1) + price
+	if have >= rate*next {
+		return 0
+	}
+	return time.Duration(next - have/rate)
+}
+
+// awaitBurst returns how long a held batch waits because requests often come together
+// and the next is probably near: a part of the time that it saves in the same batch.
+func (a *Auto) awaitBurst(v *View) time.Duration {
+	h, busy := v.Held, len(v.Running)+1
+	next := max(1, int(a.density+0.5))
+	saves := a.costs.of(h.Rows, busy) + a.costs.of(next, busy) - a.costs.of(h.Rows+next, busy)
+	saves /= time.Duration(v.Idle + 1) // another instance may take the next
+	requests := time.Duration(h.Requests)
+	if v.Now.Sub(h.Since)*requests > burstParts*saves {
+		return 0 // they have waited for others for long enough
+	}
+	wait := saves / (burstParts * requests)
+	if wait < leastWait {
+		return 0
+	}
+	if age := v.Now.Sub(h.Newest); a.arrived.gaps.chance(age, age+wait) <= 0.5 {
+		return 0
+	}
+	return wait
+}
+
+const (
+	burstParts = 4                     // what requests wait for the next is at most such a part of what it saves
+	leastWait  = 50 * time.Microsecond // a shorter wait costs more than it brings
+)
