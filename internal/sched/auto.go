@@ -120,7 +120,7 @@ func (a *Auto) Decide(v *View) Decision {
 	if a.loops(v) {
 		take = min(take, a.goal(v))
 	} else {
-		take = a.fit(v, take)
+		take = a.fit(rows, take, v.Instances)
 	}
 	if take < rows {
 		d.Fill = max(take, v.Open)
@@ -142,8 +142,8 @@ func (a *Auto) ahead(v *View) Decision {
 	if v.Rows < rows {
 		return Decision{More: rows - v.Rows}
 	}
-	if !a.loops(v) && a.fit(v, rows) < rows {
-		return Decision{} // an instance that is idle takes fewer
+	if !a.loops(v) {
+		rows = a.fit(v.Rows, rows, v.Instances)
 	}
 	return Decision{Fill: rows}
 }

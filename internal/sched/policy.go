@@ -111,7 +111,7 @@ type Held struct {
 	// been.
 	Since time.Time
 	Looks int
-	// Newest is when the last of its requests came.
+	// Newest is when the request came that joined it last.
 	Newest time.Time
 	// Expires is when the first of its requests would have timed out in the
 	// queue; zero when none would.

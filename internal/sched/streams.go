@@ -5,20 +5,17 @@ import (
 	"time"
 )
 
-// This file has the decisions on requests that do not depend on answers: they come
-// at random, or several together.
-
-// fit returns how many of the waiting rows a batch takes, at most so many, for all
-// of them to wait the least: small batches are answered sooner, large ones leave
-// the instances free for those who come next.
-func (a *Auto) fit(v *View, most int) int {
+// fit returns how many of the waiting rows a batch takes, at most so many, where
+// requests do not depend on answers. All of them are to wait the least: small batches
+// are answered sooner, large ones leave the instances free for those who come next.
+func (a *Auto) fit(waiting, most, instances int) int {
 	if most <= 1 {
 		return most
 	}
 	var sizes, times [24]float64
 	n, cheapest := 0, math.Inf(1)
 	for rows := most; rows >= 1 && n < len(sizes); rows = rows * 4 / 5 {
-		cost := float64(a.costs.of(rows, v.Instances))
+		cost := float64(a.costs.of(rows, instances))
 		if cost == 0 {
 			return most
 		}
@@ -30,22 +27,21 @@ func (a *Auto) fit(v *View, most int) int {
 	// tried again.
 	known := cheapest
 	for i := range n {
-		if hope := float64(a.costs.hope(int(sizes[i]), v.Instances)); worthTrying*hope < known*sizes[i] {
+		if hope := float64(a.costs.hope(int(sizes[i]), instances)); worthTrying*hope < known*sizes[i] {
 			times[i], cheapest = hope, min(cheapest, hope/sizes[i])
 		}
 	}
-	instances := float64(max(1, v.Instances))
-	waiting := float64(v.Open + v.Rows)
-	rate := a.arrived.rate / instances
+	c := float64(max(1, instances))
+	rate := a.arrived.rate / c
 	idle := max(0.05, 1-rate*cheapest)
 	best, least := most, math.Inf(1)
 	for i := range n {
 		// The batches start one after the other, as the instances become idle.
-		batches := max(1, waiting/sizes[i])
-		wait := waiting * times[i] * (1 + (batches-1)/(2*instances))
+		batches := float64(waiting) / sizes[i]
+		wait := float64(waiting) * times[i] * (1 + (max(1, batches)-1)/(2*c))
 		// What they take beyond the cheapest delays those who come until none waits.
-		work := waiting / sizes[i] * times[i]
-		wait += delayWeight * (work - waiting*cheapest) * rate * work / (idle * instances)
+		work := batches * times[i]
+		wait += delayWeight * (work - float64(waiting)*cheapest) * rate * work / (idle * c)
 		if wait < least {
 			best, least = int(sizes[i]), wait
 		}
@@ -54,9 +50,8 @@ func (a *Auto) fit(v *View, most int) int {
 }
 
 // worthTrying is how many times as cheap a row must promise to be in batches of a size
-// that was not seen for long. delayWeight is how much more than computed the delay of those who come
-// later counts: the queue is longer than its mean when many come. Both are the best of
-// some that were simulated.
+// that was not seen for long. delayWeight is how much the delay of those who come later
+// counts. Both are the best of some that were simulated.
 const (
 	worthTrying = 1.2
 	delayWeight = 1.25
@@ -100,23 +95,20 @@ func (a *Auto) balance(v *View) time.Duration {
 func (a *Auto) awaitBurst(v *View) time.Duration {
 	h, busy := v.Held, len(v.Running)+1
 	next := max(1, int(a.density+0.5))
-	saves := a.costs.of(h.Rows, busy) + a.costs.of(next, busy) - a.costs.of(h.Rows+next, busy)
-	saves /= time.Duration(v.Idle + 1) // another instance may take the next
-	requests := time.Duration(h.Requests)
-	if v.Now.Sub(h.Since)*requests > burstParts*saves {
-		return 0 // they have waited for others for long enough
-	}
-	wait := saves / (burstParts * requests)
-	if wait < leastWait {
+	rows := h.Rows + next
+	if rows > a.MaxRows || v.Idle > 1 { // then the next gets an instance of its own
 		return 0
 	}
-	if age := v.Now.Sub(h.Newest); a.arrived.gaps.chance(age, age+wait) <= 0.5 {
+	saves := a.costs.of(h.Rows, busy) + a.costs.of(next, busy) - a.costs.of(rows, busy)
+	wait := saves / time.Duration(burstPart*h.Requests*(v.Idle+1))
+	age := v.Now.Sub(h.Newest)
+	if wait < leastWait || age >= wait || a.arrived.gaps.chance(age, age+wait) <= 0.5 || a.fit(rows, rows, v.Instances) < rows {
 		return 0
 	}
 	return wait
 }
 
 const (
-	burstParts = 4                     // what requests wait for the next is at most such a part of what it saves
-	leastWait  = 50 * time.Microsecond // a shorter wait costs more than it brings
+	burstPart = 4                     // requests wait for the next for such a part of what it saves
+	leastWait = 50 * time.Microsecond // a shorter wait costs more than it brings
 )

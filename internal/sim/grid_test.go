@@ -94,7 +94,7 @@ func noisy(sc scene) scene { return scene{sc.name + ", noisy", sc.load, 0.3, 0} 
 // machines are whose neighbours come and go.
 func unsteady(sc scene) scene { return scene{sc.name + ", unsteady", sc.load, sc.spread, 1.6} }
 
-// The first of each are those of the short grid.
+// The first three of closed and of open are those of the short grid.
 var (
 	closed = []scene{
 		callers(1, ms/10, 3*ms/10), callers(8, ms/10, 3*ms/10), callers(64, ms/10, 3*ms/10),
