@@ -2,6 +2,7 @@ package sched
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"time"
 
@@ -35,7 +36,7 @@ type waiter struct {
 // and must outlive it.
 func StartDirect(instances []backend.Instance, record Recorder) *Direct {
 	d := &Direct{pool: newPool(record)}
-	d.changed, d.serve = d.advance, d.runWaiter
+	d.changed, d.serve, d.yields = d.advance, d.runWaiter, runtime.NumCPU() == 1
 	d.waiters.New = func() any { return &waiter{ready: make(chan *instance, 1)} }
 	_ = d.Add(instances...) // cannot fail here
 	return d

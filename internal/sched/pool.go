@@ -20,6 +20,7 @@ type pool struct {
 	serve     func(*instance, any)   // runs a waiter or a batch on an instance, for its runner
 	changed   func(now time.Time)    // lets the scheduler look at the instances again; called with the mutex held
 	newPauser func() (pauser, error) // nil when nobody waits with an instance
+	yields    bool                   // runners let others run between runs
 	born      time.Time
 	drained   chan struct{} // closed when closing and nothing is in flight
 

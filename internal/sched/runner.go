@@ -20,19 +20,25 @@ type runner struct {
 // the first. The runner must have nothing else to do.
 func (p *pool) handOver(i *instance, what any) {
 	if i.runner == nil {
-		i.runner = startRunner(func(what any) { p.serve(i, what) })
+		i.runner = startRunner(func(what any) { p.serve(i, what) }, p.yields)
 	}
 	i.runner.next <- what
 }
 
-// startRunner starts the goroutine, which calls run for each that it gets.
-func startRunner(run func(any)) *runner {
+// startRunner starts the goroutine, which calls run for each that it gets, and yields
+// between them or does not.
+func startRunner(run func(any), yields bool) *runner {
 	r := &runner{next: make(chan any, 1)}
 	var ended sync.WaitGroup
 	ended.Go(func() {
 		runtime.LockOSThread() // until the goroutine ends, and the thread with it
+		var others yielder
+		defer others.close()
 		for w := range r.next {
 			run(w)
+			if yields {
+				others.yield()
+			}
 		}
 	})
 	r.stop = sync.OnceFunc(func() {

@@ -1,8 +1,10 @@
 package sched
 
 import (
+	"os"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -62,4 +64,45 @@ func TestRequestsThatWaitForALongRunAllRunOnOneThread(t *testing.T) {
 	if want := (callers-1)*each - 1; all != callers*each || most < want {
 		t.Errorf("got %d runs, at most %d of them on one thread (%v), want %d and %d or more", all, most, in.ran, callers*each, want)
 	}
+}
+
+// TestAYieldLetsTheOnlyProcessorReadRequests uses the pauser of the system.
+func TestAYieldLetsTheOnlyProcessorReadRequests(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	var ready, read sync.WaitGroup
+	ready.Add(1)
+	var got atomic.Int64
+	read.Go(func() {
+		ready.Done()
+		for {
+			if n, err := r.Read(make([]byte, 1)); n == 0 || err != nil {
+				return
+			}
+			got.Add(1)
+		}
+	})
+	ready.Wait()
+	var y yielder
+	defer y.close()
+	y.yield() // the reader waits for the poller now
+	for i := range int64(20) {
+		if _, err := syscall.Write(int(w.Fd()), []byte{1}); err != nil { // without a yield of its own
+			t.Fatal(err)
+		}
+		for range 2 { // with the first the byte is found, and the reader may run after this goroutine
+			y.last = time.Time{}
+			y.yield()
+		}
+		if got.Load() != i+1 {
+			t.Fatalf("after two yields: got %d bytes read, want %d", got.Load(), i+1)
+		}
+	}
+	w.Close()
+	read.Wait()
 }
