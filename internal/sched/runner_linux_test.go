@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"fmt"
 	"os"
 	"runtime"
 	"sync"
@@ -37,11 +38,18 @@ func (t *threads) Close() error      { return nil }
 func (t *threads) ComputesOnThread() {}
 
 func TestRequestsThatWaitForALongRunAllRunOnOneThread(t *testing.T) {
+	for _, yields := range []bool{false, true} {
+		t.Run(fmt.Sprintf("yields=%v", yields), func(t *testing.T) { runOnOneThread(t, yields) })
+	}
+}
+
+func runOnOneThread(t *testing.T, yields bool) {
+	t.Helper()
 	const callers, each = 16, 40
 	// The last requests may all be one caller's, which has none waiting.
 	in := &threads{takes: 200 * time.Microsecond, ran: make(map[int]int), left: (callers - 1) * each}
 	d := StartDirect([]backend.Instance{in}, &tally{})
-	in.waiting = d.Pending
+	d.yields, in.waiting = yields, d.Pending
 	var wg sync.WaitGroup
 	for range callers {
 		wg.Go(func() {

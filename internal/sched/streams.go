@@ -33,7 +33,7 @@ func (a *Auto) fit(waiting, most, instances int) int {
 	}
 	c := float64(max(1, instances))
 	rate := a.arrived.rate / c
-	idle := max(0.05, 1-rate*cheapest)
+	idle := max(0.05, 1-rate*cheapest) // the rate is not known better
 	best, least := most, math.Inf(1)
 	for i := range n {
 		// The batches start one after the other, as the instances become idle.
@@ -96,7 +96,7 @@ func (a *Auto) awaitBurst(v *View) time.Duration {
 	h, busy := v.Held, len(v.Running)+1
 	next := max(1, int(a.density+0.5))
 	rows := h.Rows + next
-	if rows > a.MaxRows || v.Idle > 1 { // then the next gets an instance of its own
+	if rows > a.MaxRows || v.Idle > 1 { // then the next is in another batch
 		return 0
 	}
 	saves := a.costs.of(h.Rows, busy) + a.costs.of(next, busy) - a.costs.of(rows, busy)
