@@ -86,6 +86,10 @@ const refresh = 16
 // trialRuns is for how many batches a size is tried that was not seen for long.
 const trialRuns = 2
 
+// forgetWaits is after how many batches without a wait it is forgotten how long callers
+// took to return during one.
+const forgetWaits = 256
+
 func (a *Auto) learn() {
 	l := &a.learned
 	l.runs, l.goal = a.runs, goal{}
@@ -93,7 +97,7 @@ func (a *Auto) learn() {
 	l.turn, l.half = a.returns.all.within(0.9), a.returns.all.within(0.5)
 	l.latest = a.returns.all.within(0.99)
 	// What was not seen for long is tried again.
-	l.awaited = a.returns.waiting().within(0.85) * time.Duration(hopeAfter-min(a.returns.age, hopeAfter)) / hopeAfter
+	l.awaited = a.returns.waiting().within(0.85) * time.Duration(forgetWaits-min(a.returns.age, forgetWaits)) / forgetWaits
 	l.loops = a.returns.back > 0.5
 }
 
@@ -261,7 +265,11 @@ func (a *Auto) target(v *View) goal {
 		}
 		all[tried] = g
 		tried++
-		if r := a.rate(&g, callers, cost) / (1 + a.costs.doubt(g.rows, v.Instances)); r > clearly*most {
+		r := a.rate(&g, callers, cost) / (1 + a.costs.doubt(g.rows, v.Instances))
+		if v.Instances == 1 && n != math.Trunc(n) {
+			r /= uneven
+		}
+		if r > clearly*most {
 			best, most = g, r
 		}
 		if g.rows == 1 {
@@ -285,6 +293,11 @@ func (a *Auto) target(v *View) goal {
 
 // clearly is how many times as much a group must bring to be preferred to a larger one.
 const clearly = 1.02
+
+// uneven is how many times as much batches of an only instance must bring that do not
+// divide the callers evenly: some of them wait for another batch now and then, which
+// makes their latencies differ.
+const uneven = 1.05
 
 // rate returns how many rows an instance answers in a nanosecond with batches of a
 // size, if a full one takes cost and so many callers send to the instance.

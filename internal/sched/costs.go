@@ -21,6 +21,7 @@ type costTable struct {
 	seen   int           // batches
 	spent  time.Duration // by all of them
 	drawn  int           // how many were seen when the curve was made
+	pace   pace          // of the machine, which the points and the curve are without
 }
 
 type costPoint struct {
@@ -39,7 +40,7 @@ const costSizes = 33
 // is left of that each time the curve is made: what was not seen for long is soon
 // replaced.
 const (
-	costMemory = 32
+	costMemory = 128
 	costFading = 0.98
 )
 
@@ -55,14 +56,14 @@ func sizeIndex(rows int) int {
 // observe learns how long a batch took.
 func (c *costs) observe(rows, busy int, took time.Duration) {
 	for len(c.by) < busy {
-		c.by = append(c.by, costTable{curve: make([]costPoint, 0, costSizes)})
+		c.by = append(c.by, costTable{curve: make([]costPoint, 0, costSizes), pace: pace{factor: 1}})
 	}
 	t := &c.by[busy-1]
 	t.seen++
 	t.spent += took
 	p := &t.points[sizeIndex(rows)]
-	if p.weight > 0 && t.seen-p.seen > hopeAfter/4 {
-		p.weight = min(p.weight, 2) // the last were long ago
+	if p.weight > 0 && t.seen-p.seen > staleAfter {
+		p.weight = min(p.weight, fewBatches) // the last were long ago
 		if p.seen <= firstBatches {
 			p.weight = 0
 		}
@@ -72,18 +73,30 @@ func (c *costs) observe(rows, busy int, took time.Duration) {
 		p.tries = 0
 	}
 	p.seen, p.spent = t.seen, t.spent
-	if float64(took) < p.nanos/2 {
-		p.weight = 0 // the first batches of a model are slow ones
+	nanos := float64(took) / t.pace.factor
+	if p.weight == 0 || p.weight < fewBatches && nanos < p.nanos/2 { // the first batches of a model are slow ones
+		p.rows, p.nanos, p.weight = float64(rows), nanos, 1
+		return
 	}
+	expected := max(p.nanos/2, p.nanos+(t.at(float64(rows))-t.at(p.rows))/t.pace.factor)
+	by := math.Log(nanos / expected)
+	variance := max(leastVariance, 1.5*c.noise*c.noise) // of a normal distribution with that mean deviation
+	c.noise += (min(1, math.Abs(by)) - c.noise) / 64
+	if p.weight >= fewBatches {
+		by = t.pace.observe(by, variance*(1+1/p.weight))
+	}
+	by = min(max(by, -0.5), 0.5) // a batch during which the machine did something else tells little
 	p.weight = min(p.weight+1, costMemory)
 	p.rows += (float64(rows) - p.rows) / p.weight
-	by := float64(took) - p.nanos
-	if p.weight > 1 {
-		c.noise += (min(1, math.Abs(by)/p.nanos) - c.noise) / 64
-		by = min(by, p.nanos/2) // a batch during which the machine did something else tells little
-	}
-	p.nanos += by / p.weight
+	p.nanos += (expected*math.Exp(by) - p.nanos) / p.weight
 }
+
+// fewBatches is how many batches of a size tell more of it than of the machine's pace.
+const fewBatches = 8
+
+// leastVariance is the square of the least part of itself that the cost of a batch is
+// taken to vary by.
+const leastVariance = 0.02 * 0.02
 
 // hope returns what a batch may take: the least, where its size was not seen for
 // long, because what was seen may have been bad luck, or only among the first batches,
@@ -100,7 +113,7 @@ func (c *costs) hope(rows, busy int) time.Duration {
 	if least <= 0 {
 		return expected
 	}
-	age := float64(t.spent-p.spent) / float64(least*hopeAfter*time.Duration(max(1, p.tries)))
+	age := float64(t.spent-p.spent) / float64(least*hopeAfter<<p.tries)
 	if p.seen <= firstBatches && t.seen > 3*firstBatches {
 		age = max(age, 1)
 	}
@@ -109,10 +122,17 @@ func (c *costs) hope(rows, busy int) time.Duration {
 }
 
 // hopeAfter is how many batches of a size could have run meanwhile when the least is
-// hoped for: so many times that as it was tried in vain, up to mostTries.
+// hoped for: twice as many with each time that it was tried in vain, up to mostTries.
 const (
-	hopeAfter = 128
+	hopeAfter = 64
 	mostTries = 4
+)
+
+// staleAfter is after how many other batches what was seen of a size counts for less,
+// and recentBatches after how many only half in the curve.
+const (
+	staleAfter    = 32
+	recentBatches = 64
 )
 
 // firstBatches is how many batches of a table count as its first: a model's first
@@ -130,10 +150,10 @@ func (t *costTable) least(rows int, expected time.Duration) time.Duration {
 	least := min(expected, 2*half)
 	for i := range t.curve {
 		if p := &t.curve[i]; p.rows < float64(rows) && 2*p.rows >= float64(rows) {
-			least = min(least, time.Duration(p.nanos*float64(rows)/p.rows))
+			least = min(least, time.Duration(t.pace.factor*p.nanos*float64(rows)/p.rows))
 		}
 	}
-	least = least * 3 / 4
+	least = least * 7 / 8
 	if larger := min(2*rows, int(t.curve[len(t.curve)-1].rows)); larger > rows {
 		least = min(least, time.Duration(t.at(float64(larger))*float64(rows)/float64(larger)))
 	}
@@ -181,7 +201,7 @@ func (t *costTable) draw() {
 		}
 		p.weight = max(1, p.weight*costFading)
 		n := len(t.curve)
-		recent := max(1e-6, math.Exp2(-float64(t.seen-p.seen)/(hopeAfter/2)))
+		recent := max(1e-6, math.Exp2(-float64(t.seen-p.seen)/recentBatches))
 		t.curve, weights[n] = append(t.curve, *p), p.weight*recent
 		for first := n; first > 0 && t.curve[first-1].nanos > t.curve[n].nanos; {
 			first--
@@ -204,6 +224,11 @@ func (t *costTable) at(rows float64) float64 {
 	if t.seen-t.drawn >= min(refresh, t.drawn/8+1) {
 		t.draw()
 	}
+	return t.pace.factor * t.along(rows)
+}
+
+// along interpolates on the curve.
+func (t *costTable) along(rows float64) float64 {
 	if len(t.curve) == 1 {
 		return t.curve[0].nanos
 	}

@@ -53,7 +53,7 @@ func (a *Auto) fit(waiting, most, instances int) int {
 // that was not seen for long. delayWeight is how much the delay of those who come later
 // counts. Both are the best of some that were simulated.
 const (
-	worthTrying = 1.2
+	worthTrying = 1.1
 	delayWeight = 1.25
 )
 
