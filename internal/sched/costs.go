@@ -101,15 +101,26 @@ const leastVariance = 0.02 * 0.02
 // hope returns what a batch may take: the least, where its size was not seen for
 // long, because what was seen may have been bad luck, or only among the first batches,
 // or never. So it is tried again now and then. The longer a batch takes, and the more
-// often it was tried in vain, the rarer.
+// often it was tried in vain, the rarer; and the first time more is hoped for.
 func (c *costs) hope(rows, busy int) time.Duration {
+	if 0 < busy && busy <= len(c.by) && c.by[busy-1].points[sizeIndex(rows)].tries == 0 {
+		return c.hopeToSave(2*usualHope, rows, busy)
+	}
+	return c.hopeToSave(usualHope, rows, busy)
+}
+
+// usualHope is the part of the cost that a size may save that was tried before.
+const usualHope = 1. / 8
+
+// hopeToSave is like hope, if a batch may take less than expected by a part of that.
+func (c *costs) hopeToSave(part float64, rows, busy int) time.Duration {
 	expected := c.of(rows, busy)
 	if busy < 1 || busy > len(c.by) {
 		return expected
 	}
 	t := &c.by[busy-1]
 	p := &t.points[sizeIndex(rows)]
-	least := t.least(rows, expected)
+	least := t.least(rows, expected, part)
 	if least <= 0 {
 		return expected
 	}
@@ -139,10 +150,10 @@ const (
 // batches are often slow, whatever their size.
 const firstBatches = 16
 
-// least returns what a batch may take at the least: somewhat less than is expected,
+// least returns what a batch may take at the least: less by a part than is expected,
 // or than two of half its rows, or for each row than any of more than half its rows, or
 // its part of a batch of twice its rows.
-func (t *costTable) least(rows int, expected time.Duration) time.Duration {
+func (t *costTable) least(rows int, expected time.Duration, part float64) time.Duration {
 	if len(t.curve) == 0 {
 		return expected
 	}
@@ -153,7 +164,7 @@ func (t *costTable) least(rows int, expected time.Duration) time.Duration {
 			least = min(least, time.Duration(t.pace.factor*p.nanos*float64(rows)/p.rows))
 		}
 	}
-	least = least * 7 / 8
+	least -= time.Duration(part * float64(least))
 	if larger := min(2*rows, int(t.curve[len(t.curve)-1].rows)); larger > rows {
 		least = min(least, time.Duration(t.at(float64(larger))*float64(rows)/float64(larger)))
 	}

@@ -27,7 +27,7 @@ func (a *Auto) fit(waiting, most, instances int) int {
 	// tried again.
 	known := cheapest
 	for i := range n {
-		if hope := float64(a.costs.hope(int(sizes[i]), instances)); worthTrying*hope < known*sizes[i] {
+		if hope := float64(a.costs.hopeToSave(usualHope, int(sizes[i]), instances)); worthTrying*hope < known*sizes[i] {
 			times[i], cheapest = hope, min(cheapest, hope/sizes[i])
 		}
 	}
