@@ -101,15 +101,16 @@ const leastVariance = 0.02 * 0.02
 // hope returns what a batch may take: the least, where its size was not seen for
 // long, because what was seen may have been bad luck, or only among the first batches,
 // or never. So it is tried again now and then. The longer a batch takes, and the more
-// often it was tried in vain, the rarer; and the first time more is hoped for.
+// often it was tried in vain, the rarer. More is hoped for where very few were seen: on a
+// GPU the first batches of a size are slow.
 func (c *costs) hope(rows, busy int) time.Duration {
-	if 0 < busy && busy <= len(c.by) && c.by[busy-1].points[sizeIndex(rows)].tries == 0 {
+	if 0 < busy && busy <= len(c.by) && c.by[busy-1].points[sizeIndex(rows)].weight < fewBatches/2 {
 		return c.hopeToSave(2*usualHope, rows, busy)
 	}
 	return c.hopeToSave(usualHope, rows, busy)
 }
 
-// usualHope is the part of the cost that a size may save that was tried before.
+// usualHope is the part of the cost that a size may save of which several were seen.
 const usualHope = 1. / 8
 
 // hopeToSave is like hope, if a batch may take less than expected by a part of that.
