@@ -40,7 +40,7 @@ const costSizes = 33
 // is left of that each time the curve is made: what was not seen for long is soon
 // replaced.
 const (
-	costMemory = 128
+	costMemory = 32
 	costFading = 0.98
 )
 
@@ -125,7 +125,7 @@ func (c *costs) hopeToSave(part float64, rows, busy int) time.Duration {
 	if least <= 0 {
 		return expected
 	}
-	age := float64(t.spent-p.spent) / float64(least*hopeAfter<<p.tries)
+	age := float64(t.spent-p.spent) / float64(least*hopeAfter*time.Duration(max(1, p.tries)))
 	if p.seen <= firstBatches && t.seen > 3*firstBatches {
 		age = max(age, 1)
 	}
@@ -134,9 +134,9 @@ func (c *costs) hopeToSave(part float64, rows, busy int) time.Duration {
 }
 
 // hopeAfter is how many batches of a size could have run meanwhile when the least is
-// hoped for: twice as many with each time that it was tried in vain, up to mostTries.
+// hoped for: so many times that as it was tried in vain, up to mostTries.
 const (
-	hopeAfter = 64
+	hopeAfter = 256
 	mostTries = 4
 )
 
