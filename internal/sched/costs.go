@@ -63,7 +63,7 @@ func (c *costs) observe(rows, busy int, took time.Duration) {
 	t.spent += took
 	p := &t.points[sizeIndex(rows)]
 	if p.weight > 0 && t.seen-p.seen > staleAfter {
-		p.weight = min(p.weight, fewBatches) // the last were long ago
+		p.weight = min(p.weight, 2) // the last were long ago
 		if p.seen <= firstBatches {
 			p.weight = 0
 		}
@@ -101,27 +101,15 @@ const leastVariance = 0.02 * 0.02
 // hope returns what a batch may take: the least, where its size was not seen for
 // long, because what was seen may have been bad luck, or only among the first batches,
 // or never. So it is tried again now and then. The longer a batch takes, and the more
-// often it was tried in vain, the rarer. More is hoped for where very few were seen: on a
-// GPU the first batches of a size are slow.
+// often it was tried in vain, the rarer.
 func (c *costs) hope(rows, busy int) time.Duration {
-	if 0 < busy && busy <= len(c.by) && c.by[busy-1].points[sizeIndex(rows)].weight < fewBatches/2 {
-		return c.hopeToSave(2*usualHope, rows, busy)
-	}
-	return c.hopeToSave(usualHope, rows, busy)
-}
-
-// usualHope is the part of the cost that a size may save of which several were seen.
-const usualHope = 1. / 8
-
-// hopeToSave is like hope, if a batch may take less than expected by a part of that.
-func (c *costs) hopeToSave(part float64, rows, busy int) time.Duration {
 	expected := c.of(rows, busy)
 	if busy < 1 || busy > len(c.by) {
 		return expected
 	}
 	t := &c.by[busy-1]
 	p := &t.points[sizeIndex(rows)]
-	least := t.least(rows, expected, part)
+	least := t.least(rows, expected)
 	if least <= 0 {
 		return expected
 	}
@@ -151,10 +139,10 @@ const (
 // batches are often slow, whatever their size.
 const firstBatches = 16
 
-// least returns what a batch may take at the least: less by a part than is expected,
+// least returns what a batch may take at the least: somewhat less than is expected,
 // or than two of half its rows, or for each row than any of more than half its rows, or
 // its part of a batch of twice its rows.
-func (t *costTable) least(rows int, expected time.Duration, part float64) time.Duration {
+func (t *costTable) least(rows int, expected time.Duration) time.Duration {
 	if len(t.curve) == 0 {
 		return expected
 	}
@@ -165,7 +153,7 @@ func (t *costTable) least(rows int, expected time.Duration, part float64) time.D
 			least = min(least, time.Duration(t.pace.factor*p.nanos*float64(rows)/p.rows))
 		}
 	}
-	least -= time.Duration(part * float64(least))
+	least = least * 3 / 4
 	if larger := min(2*rows, int(t.curve[len(t.curve)-1].rows)); larger > rows {
 		least = min(least, time.Duration(t.at(float64(larger))*float64(rows)/float64(larger)))
 	}

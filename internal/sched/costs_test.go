@@ -24,3 +24,22 @@ func TestSlowFirstBatchesAreTriedAgainSoon(t *testing.T) {
 		t.Errorf("four rows again: got %v, want 60ms and nothing of the first batches", got)
 	}
 }
+
+// TestDoubleTheRowsAreTriedAgain: a batch of eight rows was slow, and four rows are the
+// cheapest that are known. Eight must promise enough for a trial in the end, even where
+// they seem to cost more than twice as much.
+func TestDoubleTheRowsAreTriedAgain(t *testing.T) {
+	const ms = time.Millisecond
+	var c costs
+	for range 20 {
+		c.observe(4, 1, 5*ms)
+	}
+	c.observe(8, 1, 14*ms)
+	c.observe(8, 1, 14*ms)
+	for range 4 * hopeAfter {
+		c.observe(4, 1, 5*ms)
+	}
+	if got, most := c.hope(8, 1), 2*5*ms*100/115; got > most {
+		t.Errorf("hope for eight rows: got %v, want less than %v, which is worth a trial", got, most)
+	}
+}

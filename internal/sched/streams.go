@@ -27,7 +27,7 @@ func (a *Auto) fit(waiting, most, instances int) int {
 	// tried again.
 	known := cheapest
 	for i := range n {
-		if hope := float64(a.costs.hopeToSave(usualHope, int(sizes[i]), instances)); worthTrying*hope < known*sizes[i] {
+		if hope := float64(a.costs.hope(int(sizes[i]), instances)); worthTrying*hope < known*sizes[i] {
 			times[i], cheapest = hope, min(cheapest, hope/sizes[i])
 		}
 	}
@@ -53,7 +53,7 @@ func (a *Auto) fit(waiting, most, instances int) int {
 // that was not seen for long. delayWeight is how much the delay of those who come later
 // counts. Both are the best of some that were simulated.
 const (
-	worthTrying = 1.1
+	worthTrying = 1.2
 	delayWeight = 1.25
 )
 
