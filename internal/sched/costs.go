@@ -73,7 +73,7 @@ func (c *costs) observe(rows, busy int, took time.Duration) {
 		p.tries = 0
 	}
 	p.seen, p.spent = t.seen, t.spent
-	nanos := float64(took) / t.pace.factor
+	nanos := float64(max(1, took)) / t.pace.factor                   // a coarse clock may show no time at all, which has no logarithm
 	if p.weight == 0 || p.weight < fewBatches && nanos < p.nanos/2 { // the first batches of a model are slow ones
 		p.rows, p.nanos, p.weight = float64(rows), nanos, 1
 		return

@@ -43,3 +43,19 @@ func TestDoubleTheRowsAreTriedAgain(t *testing.T) {
 		t.Errorf("hope for eight rows: got %v, want less than %v, which is worth a trial", got, most)
 	}
 }
+
+// TestBatchesThatTakeNoTime: a clock that does not advance leaves costs that are numbers
+// and that follow when it does.
+func TestBatchesThatTakeNoTime(t *testing.T) {
+	const ms = time.Millisecond
+	var c costs
+	for _, took := range []time.Duration{0, 10 * ms, 0, 10 * ms} {
+		for range 100 {
+			c.observe(4, 1, took)
+			c.observe(5, 1, took)
+		}
+	}
+	if got := c.of(4, 1); !near(got, 10*ms) {
+		t.Errorf("got %v after batches of 0 and of 10ms, want 10ms", got)
+	}
+}

@@ -3,8 +3,8 @@ package sched
 import "math"
 
 // pace is how fast the machine is: on a virtual machine whose neighbours come and go
-// all batches take half as long again for some seconds, whatever their size. What was
-// learned of sizes that do not run meanwhile stays true, times the pace.
+// all batches, whatever their size, may take half as long again for some seconds. What
+// was learned of sizes that do not run meanwhile stays true, times the pace.
 type pace struct {
 	factor float64 // how many times as long as in the table batches take now
 	by     float64 // the logarithm of how many times as long as expected the last batch took
