@@ -228,7 +228,8 @@ func (a *Auto) awaitReturns(v *View) (time.Duration, int) {
 	busy := len(v.Running) + 1
 	saves := a.costs.of(h.Rows, busy) + a.costs.of(need, busy) - a.costs.hope(h.Rows+need, busy)
 	saves -= v.Now.Sub(h.Since)
-	since := v.Now.Sub(a.returns.last)
+	// If the first of them came late, something delayed them all.
+	since := min(v.Now.Sub(a.returns.last), v.Now.Sub(h.Since)+a.returns.all.within(0.1))
 	if expect := a.returns.waiting().within(float32(need)/float32(away+1)) - since; expect > saves {
 		return 0, 0
 	}

@@ -340,6 +340,31 @@ func TestAutoForgetsCallersWhoLeft(t *testing.T) {
 	}
 }
 
+// TestAutoAwaitsCallersThatAreLateTogether: the machine stopped for 20 ms, and then the
+// first of eight callers returns.
+func TestAutoAwaitsCallersThatAreLateTogether(t *testing.T) {
+	a := NewAuto(8)
+	at := epoch
+	for range 64 {
+		var all []*infer.Request
+		for i := range 8 {
+			all = append(all, &infer.Request{Queued: at.Add(100*us + time.Duration(i)*20*us)})
+		}
+		start := at.Add(240 * us)
+		at = start.Add(2 * ms)
+		a.Observe(Run{Rows: 8, Requests: 8, Busy: 1, Since: start.Add(-140 * us), Start: start, End: at, InFlight: 8, Batch: &infer.Batch{Requests: all}})
+	}
+	h := &Held{Rows: 1, Requests: 1, Open: true, Since: at.Add(20 * ms), LastRun: 2 * ms}
+	v := &View{Now: h.Since, Instances: 1, InFlight: 1, Peak: 8, Held: h}
+	if d := a.Decide(v); d.Start || d.Wait <= 0 || d.Wait > 400*us || d.More != 7 {
+		t.Errorf("when it comes: got %+v, want to wait for the other seven, as long as they usually take after the first", d)
+	}
+	v.Now = h.Since.Add(400 * us)
+	if d := a.Decide(v); !d.Start {
+		t.Errorf("400us later: got %+v, want to start: they do not come", d)
+	}
+}
+
 func TestPeakRemembersASpan(t *testing.T) {
 	var p peak
 	if got := p.varying(); got != 1 {

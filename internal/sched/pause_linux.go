@@ -1,7 +1,6 @@
 package sched
 
 import (
-	"sync/atomic"
 	"time"
 
 	"shoal/internal/timerfd"
@@ -17,8 +16,6 @@ type pollPauser struct {
 	next time.Duration
 	step func(fd uintptr) bool // made once, so that a pause allocates nothing
 	set  bool
-
-	woken atomic.Bool
 }
 
 func newPauser() (pauser, error) {
@@ -33,9 +30,6 @@ func newPauser() (pauser, error) {
 		}
 		p.set = true
 		p.fd.Set(p.next)
-		if p.woken.Load() {
-			p.fd.Set(0)
-		}
 		return false // wait until it goes off
 	}
 	return p, nil
@@ -43,13 +37,12 @@ func newPauser() (pauser, error) {
 
 func (p *pollPauser) pause(d time.Duration) {
 	p.next, p.set = d, false
-	p.fd.Poll(p.step)
-	p.woken.Store(false)
+	if !p.fd.Poll(p.step) {
+		p.fd.Set(time.Hour)
+		p.fd.Resume()
+	}
 }
 
-func (p *pollPauser) wake() {
-	p.woken.Store(true)
-	p.fd.Set(0)
-}
+func (p *pollPauser) wake() { p.fd.Interrupt() }
 
 func (p *pollPauser) close() { p.fd.Close() }

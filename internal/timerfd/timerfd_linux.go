@@ -48,9 +48,18 @@ func (t *Timer) Wait() error {
 	return err
 }
 
-// Poll calls step, and again whenever the timer goes off, until step returns true
-// or the timer is closed.
-func (t *Timer) Poll(step func(fd uintptr) bool) { _ = t.conn.Read(step) } // fails only when closed
+// Poll calls step, and again whenever the timer goes off, until step returns true,
+// Interrupt is called or the timer is closed. It reports whether step returned true.
+func (t *Timer) Poll(step func(fd uintptr) bool) bool { return t.conn.Read(step) == nil }
+
+// Interrupt ends a Poll, or the next one, until Resume. Unlike Set(0) it wakes the
+// goroutine at once, without the way through the system and the poller.
+func (t *Timer) Interrupt() { _ = t.file.SetReadDeadline(past) } // fails only when closed
+
+// Resume ends the effect of Interrupt.
+func (t *Timer) Resume() { _ = t.file.SetReadDeadline(time.Time{}) } // as above
+
+var past = time.Unix(1, 0)
 
 // Drain consumes an expiration of the timer and reports whether there was one.
 func (t *Timer) Drain() bool {

@@ -43,3 +43,33 @@ func TestTimerGoesOffOncePerSet(t *testing.T) {
 		t.Error("got no error of a wait for a timer that was closed")
 	}
 }
+
+func TestInterruptEndsAPoll(t *testing.T) {
+	timer, err := Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer timer.Close()
+	timer.Interrupt() // before it begins
+	if timer.Poll(func(uintptr) bool { return true }) {
+		t.Error("interrupted before it began: got a poll that ended by itself")
+	}
+	timer.Resume()
+	polls, ended := make(chan bool, 1), make(chan bool)
+	go func() {
+		ended <- timer.Poll(func(uintptr) bool {
+			polls <- true
+			return false
+		})
+	}()
+	<-polls
+	timer.Interrupt() // while it waits, or is about to
+	if <-ended {
+		t.Error("interrupted while it waited: got a poll that ended by itself")
+	}
+	timer.Resume()
+	timer.Set(0)
+	if !timer.Poll(func(uintptr) bool { return timer.Drain() }) {
+		t.Error("resumed: got an interrupted poll")
+	}
+}
