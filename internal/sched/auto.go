@@ -284,13 +284,17 @@ func (a *Auto) target(v *View) goal {
 		if g.rows < best.rows && (float64(best.rows) < callers || v.Overlaps) {
 			break
 		}
-		if g.rows != best.rows && a.rate(&g, callers, a.costs.hope(g.rows, v.Instances)) > 1.15*most {
+		if g.rows != best.rows && a.rate(&g, callers, a.costs.hope(g.rows, v.Instances)) > promising*most {
 			g.trial = true
 			return g
 		}
 	}
 	return best
 }
+
+// promising is how many times as much batches must promise to be tried. Twice the rows
+// of a size that was never exceeded promise 4/3.
+const promising = 1.2
 
 // clearly is how many times as much a group must bring to be preferred to a larger one.
 const clearly = 1.02
