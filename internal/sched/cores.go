@@ -2,7 +2,6 @@ package sched
 
 import (
 	"slices"
-	"time"
 
 	"shoal/internal/backend"
 )
@@ -17,22 +16,10 @@ func onThreads(instances []backend.Instance) bool {
 
 // usable returns how many instances may run at a time.
 func (f *former) usable() int {
-	switch {
-	case f.cores == nil:
+	if f.cores == nil {
 		return len(f.all)
-	case f.brief:
-		return min(len(f.all), 1)
 	}
 	return min(len(f.all), f.mostBusy)
-}
-
-// tinyRun is less time than it takes to wake another thread. Instances with shorter runs
-// take turns until their runs take briefRun: one at a time has larger batches.
-const tinyRun = 10 * time.Microsecond
-
-// observeRun learns from a batch that has run how many instances may run at a time.
-func (f *former) observeRun(i *instance) {
-	f.brief = i.runTime < tinyRun || f.brief && i.runTime < briefRun
 }
 
 // vacant returns how many of the idle instances may get a batch.

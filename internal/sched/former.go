@@ -44,7 +44,6 @@ type former struct {
 	minQueued   int       // none is taken until this many wait
 	peak        peak      // the recent maximum of requests in flight
 	waking      int       // batches whose leaders are woken at a number of rows
-	brief       bool      // runs take so little time that one instance at a time is enough
 	mostBusy    int       // what cores returned last, at least one
 	untilCores  int       // how many batches start before it is asked again
 }

@@ -113,7 +113,6 @@ func (f *former) finish(bt *batch, failed bool) {
 	i, t := bt.instance, &bt.run.Times
 	i.lastRun = t.End.Sub(t.Start)
 	i.observe(i.lastRun)
-	f.observeRun(i)
 	lastEnd := i.lastEnd
 	i.lastEnd = t.End
 	if f.learns {
