@@ -228,7 +228,8 @@ func (a *Auto) awaitReturns(v *View) (time.Duration, int) {
 	busy := len(v.Running) + 1
 	saves := a.costs.of(h.Rows, busy) + a.costs.of(need, busy) - a.costs.hope(h.Rows+need, busy)
 	saves -= v.Now.Sub(h.Since)
-	// If the first of them came late, something delayed them all.
+	// If the first of them came late, something delayed all of them: the others are
+	// expected as soon after it as usual.
 	since := min(v.Now.Sub(a.returns.last), v.Now.Sub(h.Since)+a.returns.all.within(0.1))
 	if expect := a.returns.waiting().within(float32(need)/float32(away+1)) - since; expect > saves {
 		return 0, 0
@@ -292,8 +293,8 @@ func (a *Auto) target(v *View) goal {
 	return best
 }
 
-// promising is how many times as much batches must promise to be tried. Twice the rows
-// of a size that was never exceeded promise 4/3.
+// promising is how many times as many rows a size must promise to be tried. It must be
+// less than 4/3, which is what twice the rows promise at most (costTable.least).
 const promising = 1.2
 
 // clearly is how many times as much a group must bring to be preferred to a larger one.

@@ -39,8 +39,9 @@ func TestDoubleTheRowsAreTriedAgain(t *testing.T) {
 	for range 4 * hopeAfter {
 		c.observe(4, 1, 5*ms)
 	}
-	if got, most := c.hope(8, 1), 2*5*ms*100/115; got > most {
-		t.Errorf("hope for eight rows: got %v, want less than %v, which is worth a trial", got, most)
+	double := 2 * c.of(4, 1)
+	if got := c.hope(8, 1); float64(got) > float64(double)/promising {
+		t.Errorf("hope for eight rows: got %v, want clearly less than %v, so that they are tried", got, double)
 	}
 }
 

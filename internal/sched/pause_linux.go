@@ -38,7 +38,7 @@ func newPauser() (pauser, error) {
 func (p *pollPauser) pause(d time.Duration) {
 	p.next, p.set = d, false
 	if !p.fd.Poll(p.step) {
-		p.fd.Set(time.Hour)
+		p.fd.Set(time.Hour) // so that it does not go off while nobody waits
 		p.fd.Resume()
 	}
 }

@@ -52,8 +52,8 @@ func (t *Timer) Wait() error {
 // Interrupt is called or the timer is closed. It reports whether step returned true.
 func (t *Timer) Poll(step func(fd uintptr) bool) bool { return t.conn.Read(step) == nil }
 
-// Interrupt ends a Poll, or the next one, until Resume. Unlike Set(0) it wakes the
-// goroutine at once, without the way through the system and the poller.
+// Interrupt ends a Poll, and those that begin before Resume. It wakes the goroutine
+// directly; with Set(0) the poller would first have to see that the timer went off.
 func (t *Timer) Interrupt() { _ = t.file.SetReadDeadline(past) } // fails only when closed
 
 // Resume ends the effect of Interrupt.
