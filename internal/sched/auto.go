@@ -294,7 +294,7 @@ func (a *Auto) target(v *View) goal {
 }
 
 // promising is how many times as many rows a size must promise to be tried. It must be
-// less than 4/3, which is what twice the rows promise at most (costTable.least).
+// less than 4/3, which is what twice the rows of the best size promise (costTable.least).
 const promising = 1.2
 
 // clearly is how many times as much a group must bring to be preferred to a larger one.
