@@ -64,13 +64,13 @@ func (x *port) clientShape(dst, graph tensor.Shape, rows int) (tensor.Shape, err
 	switch {
 	case x.scalar && len(inner) == 0:
 		return append(dst, x.Dims...), nil
+	case x.Reshape == nil: // files that declare another number of dimensions than their runs have are served as they are
+		return append(dst, inner...), nil
 	case len(inner) != len(x.inner):
-		return dst, status.Errorf(status.Internal, "output '%s' has shape %s, but its configuration says %s: the number of dimensions must be the same",
+		return dst, status.Errorf(status.Internal, "output '%s' has shape %s, but its configuration reshapes %s: the number of dimensions must be the same",
 			x.Name, graph, x.whole())
-	case x.Reshape != nil:
-		return tensor.Substitute(dst, x.Dims, x.Reshape, inner), nil
 	}
-	return append(dst, inner...), nil
+	return tensor.Substitute(dst, x.Dims, x.Reshape, inner), nil
 }
 
 // whole returns the graph's shape in the configuration.

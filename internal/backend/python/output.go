@@ -21,16 +21,13 @@ type outputRecord struct {
 // that does not fit the configuration fails only these requests.
 //
 // Triton checks neither type nor shape, and models written for it rely on that.
-// So an output for a single request is passed on unchanged if it differs only
-// in the width of its type or in the layout of the same number of elements. If
-// the model has no batch dimension, and so no rows to miscount, any output is
-// passed on.
+// So an output that the handler gave for one request alone is passed on as it is.
 func (rd *reader) output(part []*infer.Request, rows int, alone bool) error {
 	o, err := rd.record()
 	if err != nil {
 		return err
 	}
-	if o.typ != o.port.Type && !(alone && (!o.port.batched || sameKind(o.typ, o.port.Type))) {
+	if o.typ != o.port.Type && !alone {
 		fail(part, status.Errorf(status.Internal, "model '%s': output '%s' has data type %s, want %s; the model's code or the data_type in its configuration is wrong",
 			rd.model.sig.Name, o.port.Name, o.typ.ConfigName(), o.port.Type.ConfigName()))
 		return nil
@@ -46,7 +43,7 @@ func (rd *reader) output(part []*infer.Request, rows int, alone bool) error {
 	}
 	var room [maxRank]int64
 	shape, err := o.port.clientShape(room[:0], o.shape, rows)
-	if err != nil && alone && (!o.port.batched || o.port.holds(o.shape, rows)) {
+	if err != nil && alone {
 		shape, err = o.shape, nil
 	}
 	if err != nil {

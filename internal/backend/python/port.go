@@ -61,41 +61,6 @@ func (x *port) clientShape(dst, got tensor.Shape, rows int) (tensor.Shape, error
 	return append(dst, inner...), nil
 }
 
-// holds reports whether a tensor of that shape has a number of elements that
-// the handler's shape allows for so many rows.
-func (x *port) holds(got tensor.Shape, rows int) bool {
-	step, variable := int64(rows), false
-	for _, d := range x.inner {
-		if d == -1 {
-			variable = true
-		} else {
-			step *= d
-		}
-	}
-	n, ok := got.Elements()
-	if !ok || step <= 0 || !variable {
-		return ok && n == step
-	}
-	return n%step == 0
-}
-
-// sameKind reports whether two types are both floating-point numbers or both
-// integers, of whatever width.
-func sameKind(a, b tensor.Type) bool {
-	return kind(a) == kind(b)
-}
-
-func kind(t tensor.Type) tensor.Type {
-	switch t {
-	case tensor.FP16, tensor.BF16, tensor.FP32, tensor.FP64:
-		return tensor.FP32
-	case tensor.Int8, tensor.Int16, tensor.Int32, tensor.Int64,
-		tensor.Uint8, tensor.Uint16, tensor.Uint32, tensor.Uint64:
-		return tensor.Int32
-	}
-	return t
-}
-
 func (x *port) shapeFault(got tensor.Shape, rows int) error {
 	want := x.inner
 	if x.batched {
