@@ -307,6 +307,30 @@ func sums() onnxtest.Model {
 	}
 }
 
+// signs returns a model that negates a row, or does not, in branches.
+func signs() onnxtest.Model {
+	row := []any{"N", 2}
+	branch := func(op string) onnxtest.Model {
+		return onnxtest.Model{
+			Outputs: []onnxtest.Tensor{{Name: op, Type: tensor.FP32, Dims: row}},
+			Nodes:   []onnxtest.Node{onnxtest.NodeOf(op, []string{"IN"}, op)},
+		}
+	}
+	choose := onnxtest.NodeOf("If", []string{"yes"}, "OUT")
+	choose.Attrs = []onnxtest.Attr{{Name: "then_branch", Value: branch("Neg")}, {Name: "else_branch", Value: branch("Abs")}}
+	return onnxtest.Model{
+		Inputs:  []onnxtest.Tensor{{Name: "IN", Type: tensor.FP32, Dims: row}},
+		Outputs: []onnxtest.Tensor{{Name: "OUT", Type: tensor.FP32, Dims: row}},
+		Nodes: []onnxtest.Node{
+			onnxtest.NodeOf("ReduceMax", []string{"IN"}, "most"),
+			onnxtest.NodeOf("Squeeze", []string{"most"}, "scalar"),
+			onnxtest.NodeOf("Greater", []string{"scalar", "zero"}, "yes"),
+			choose,
+		},
+		Initializers: []onnxtest.Initializer{{Name: "zero", Type: tensor.FP32, Raw: onnxtest.Floats(0)}},
+	}
+}
+
 func TestInstancesShareASessionUnlessTheyWouldWaitForEachOther(t *testing.T) {
 	large := func(m onnxtest.Model) onnxtest.Model {
 		m.Initializers = append(m.Initializers, onnxtest.Initializer{Name: "K", Type: tensor.FP32, Dims: []int64{1 << 18}, Raw: make([]byte, shareFrom)})
@@ -324,6 +348,8 @@ func TestInstancesShareASessionUnlessTheyWouldWaitForEachOther(t *testing.T) {
 		{"with weights in a file of their own", onnxtest.AddSub(tensor.FP32, 2), shareFrom, "1", 2},
 		{"with threads of their own", large(onnxtest.AddSub(tensor.FP32, 2)), 0, "2", 5},
 		{"with loops", large(sums()), 0, "1", 5},
+		{"with branches", large(signs()), 0, "1", 5},
+		{"large, with branches", large(signs()), shareBranches, "1", 2},
 	} {
 		b, _ := newBackend(t, nil)
 		src := write(t, c.model)

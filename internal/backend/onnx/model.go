@@ -235,13 +235,17 @@ const (
 	// fit into the cache of each core, and runs of such models are short: they would
 	// wait for the locks most of all.
 	shareFrom = 1 << 20
+	// shareBranches is the same for models with branches, which take the locks for
+	// each branch. The runs of larger ones are longer than that matters.
+	shareBranches = 16 << 20
 )
 
 // mostShare returns how many instances of a model file may share a session. Weights
 // that are in memory once are in the processor's cache sooner. With loops ONNX
 // Runtime takes its locks in every iteration.
 func mostShare(path string) int {
-	if weights(path) < shareFrom || fileHas(path, "Loop", "Scan") {
+	size := weights(path)
+	if size < shareFrom || fileHas(path, "Loop", "Scan") || size < shareBranches && fileHas(path, "If") {
 		return 1
 	}
 	return shareMost
