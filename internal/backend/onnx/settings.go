@@ -153,14 +153,8 @@ var sessionEntries = []string{
 // parseSettings reads a configuration. It reports all errors at once.
 func parseSettings(cfg *modelpb.ModelConfig) (settings, error) {
 	s := settings{
-		session: map[string]string{
-			// Threads that spin while they wait take 1.5 to 4 times the CPU of
-			// threads that sleep, at the cost of everything else that the
-			// server runs.
-			"session.intra_op.allow_spinning": "0",
-			"session.inter_op.allow_spinning": "0",
-		},
-		run: map[string]string{}, cuda: map[string]string{},
+		session: map[string]string{},
+		run:     map[string]string{}, cuda: map[string]string{},
 		cpuAccelerators:  cfg.GetOptimization().GetExecutionAccelerators().GetCpuExecutionAccelerator(),
 		gpuAccelerators:  cfg.GetOptimization().GetExecutionAccelerators().GetGpuExecutionAccelerator(),
 		customOperations: cfg.GetModelOperations().GetOpLibraryFilename(),
@@ -260,11 +254,34 @@ func parseBool(value string) (bool, error) {
 	return false, strconv.ErrSyntax
 }
 
+// spinTime is for how many microseconds threads spin. With the 20 to 30 that pass between
+// the operators of a model, its threads seldom sleep during a run: with one caller a
+// convolutional network on 16 cores takes 3.6 ms instead of 5.6. Longer times make other
+// models slower.
+const spinTime = "20"
+
+// withSpinning returns the session's settings with what a model does not say of how its
+// threads wait for each other; limits is whether the library can limit that time. Threads
+// that spin without a limit, as is ONNX Runtime's default, take 1.5 to 4 times the CPU of threads that sleep, at the cost of everything
+// else that the server runs.
+func (s settings) withSpinning(limits bool) map[string]string {
+	const intra, inter = "session.intra_op.allow_spinning", "session.inter_op.allow_spinning"
+	all := map[string]string{intra: "0", inter: "0"}
+	if limits {
+		all[intra], all["session.intra_op.spin_duration_us"] = "1", spinTime
+	}
+	if _, set := s.session[intra]; set {
+		delete(all, "session.intra_op.spin_duration_us") // the model decides
+	}
+	maps.Copy(all, s.session)
+	return all
+}
+
 // options returns the session options of an instance at p.
 func (s settings) options(lib *ort.Library, cfg *modelpb.ModelConfig, p backend.Placement, gpu GPU) (ort.Options, error) {
 	o := ort.Options{
 		Intra: s.intra, Inter: s.inter, Parallel: s.parallel, Optimization: s.optimization,
-		MemArena: s.arena, MemPattern: s.pattern, Config: s.session, CustomOps: s.customOperations,
+		MemArena: s.arena, MemPattern: s.pattern, Config: s.withSpinning(lib.LimitsSpinning()), CustomOps: s.customOperations,
 	}
 	if !s.intraSet {
 		o.Intra = max(1, procs.Native.Cores()/max(1, p.Count))

@@ -65,6 +65,26 @@ func TestParametersDoWhatTheyDoInTriton(t *testing.T) {
 	}
 }
 
+func TestThreadsSpinForAShortTime(t *testing.T) {
+	const allow, inter, time = "session.intra_op.allow_spinning", "session.inter_op.allow_spinning", "session.intra_op.spin_duration_us"
+	for _, c := range []struct {
+		name   string
+		model  map[string]string
+		limits bool
+		want   map[string]string
+	}{
+		{"by default", nil, true, map[string]string{allow: "1", time: spinTime, inter: "0"}},
+		{"not in older libraries", nil, false, map[string]string{allow: "0", inter: "0"}},
+		{"not if the model does not want it", map[string]string{allow: "0"}, true, map[string]string{allow: "0", inter: "0"}},
+		{"without a limit if the model wants it", map[string]string{allow: "1"}, true, map[string]string{allow: "1", inter: "0"}},
+		{"as long as the model wants", map[string]string{time: "500"}, true, map[string]string{allow: "1", time: "500", inter: "0"}},
+	} {
+		if diff := cmp.Diff(c.want, settings{session: c.model}.withSpinning(c.limits)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, diff)
+		}
+	}
+}
+
 func TestWrongParametersAreNamedAllAtOnce(t *testing.T) {
 	cfg := config(t, `optimization { graph { level: 7 } }`)
 	cfg.Parameters = map[string]*modelpb.ModelParameter{}

@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"unsafe"
 
@@ -164,6 +166,15 @@ func (l *Library) Path() string { return l.path }
 
 // Version returns the library's version, such as "1.30.0".
 func (l *Library) Version() string { return l.version }
+
+// LimitsSpinning reports whether sessions of the library can limit how long their
+// threads spin: from 1.26 on.
+func (l *Library) LimitsSpinning() bool {
+	major, rest, _ := strings.Cut(l.version, ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	n, err := strconv.Atoi(minor)
+	return major != "1" || err == nil && n >= 26
+}
 
 // GlobalThreads reports whether sessions share the environment's threads.
 func (l *Library) GlobalThreads() bool { return l.global }
