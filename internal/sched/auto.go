@@ -231,10 +231,14 @@ func (a *Auto) awaitReturns(v *View) (time.Duration, int) {
 	// If the first of them came late, something delayed all of them: the others are
 	// expected as soon after it as usual.
 	since := min(v.Now.Sub(a.returns.last), v.Now.Sub(h.Since)+a.returns.all.within(0.1))
+	last := a.returns.all.within(0.99) - since
+	if a.learned.goal.trial { // to learn what it brings
+		return last, need
+	}
 	if expect := a.returns.waiting().within(float32(need)/float32(away+1)) - since; expect > saves {
 		return 0, 0
 	}
-	return min(saves, a.returns.all.within(0.99)-since), need
+	return min(saves, last), need
 }
 
 // goal returns the rows of a batch that bring the most answers in a given time, as

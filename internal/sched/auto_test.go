@@ -365,6 +365,37 @@ func TestAutoAwaitsCallersThatAreLateTogether(t *testing.T) {
 	}
 }
 
+// Without the wait the batches of a trial would be as small as the others, and it would
+// be repeated for ever.
+func TestATrialWaitsForItsCallers(t *testing.T) {
+	a := NewAuto(8)
+	at := epoch
+	run := func(rows int, took time.Duration) {
+		var all []*infer.Request
+		for range rows {
+			all = append(all, &infer.Request{Queued: at.Add(300 * us)})
+		}
+		start := at.Add(300 * us)
+		at = start.Add(took)
+		a.Observe(Run{Rows: rows, Requests: rows, Busy: 1, Since: start, Start: start, End: at, InFlight: 8, Batch: &infer.Batch{Requests: all}})
+	}
+	for range 32 {
+		run(8, 900*us)
+	}
+	for range 64 {
+		run(4, 450*us)
+	}
+	v := &View{Now: at, Instances: 1, InFlight: 4, Peak: 8, Held: &Held{Rows: 4, Requests: 4, Open: true, Since: at, LastRun: 450 * us}}
+	a.learned.goal = goal{callers: 8, instances: 1, rows: 8}
+	if d := a.Decide(v); !d.Start {
+		t.Errorf("got %+v, want to start: eight rows cost as much as twice four", d)
+	}
+	a.learned.goal.trial = true
+	if d := a.Decide(v); d.Start || d.Wait < 300*us || d.More != 4 {
+		t.Errorf("on trial: got %+v, want to wait for the other four", d)
+	}
+}
+
 func TestPeakRemembersASpan(t *testing.T) {
 	var p peak
 	if got := p.varying(); got != 1 {
