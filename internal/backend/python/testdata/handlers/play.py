@@ -50,7 +50,7 @@ class Handler:
         r.respond([("OUT", r.input("IN"))], {"kept": ",".join(str(float(k.sum())) for k in self.kept)})
 
     def integers(self, batch):
-        batch.requests[0].respond([("OUT", batch.requests[0].input("IN").astype(np.int64))])
+        batch.respond([("OUT", np.zeros((batch.rows, 3), np.int64))])
 
     def shape(self, batch):
         batch.respond([("OUT", np.zeros((batch.rows, 2, 2), np.float32))])
