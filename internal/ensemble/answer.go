@@ -44,9 +44,13 @@ func (f *frame) outputShape(dst tensor.Shape, i int, v *value) tensor.Shape {
 	if want.Reshape == nil {
 		return fit(dst, want.Dims, batching, v)
 	}
-	inner := fit(nil, want.Reshape, batching, v)
-	if batching && len(inner) > 0 {
-		dst, inner = append(dst, inner[0]), inner[1:]
+	whole := fit(nil, want.Reshape, batching, v)
+	inner := whole
+	if batching && len(whole) > 0 {
+		dst, inner = append(dst, whole[0]), whole[1:]
+	}
+	if !want.Reshape.Accepts(inner) { // a Python model may answer with any shape
+		return whole
 	}
 	return tensor.Substitute(dst, want.Dims, want.Reshape, inner)
 }

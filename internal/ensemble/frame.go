@@ -201,7 +201,7 @@ func fit(dst, dims tensor.Shape, batching bool, v *value) tensor.Shape {
 		matches := dims.Accepts(v.shape)
 		if batching && matches {
 			dst = append(dst, 1)
-		} else if !batching && !matches && v.rows == 1 && len(v.shape) > 0 {
+		} else if !batching && !matches && v.rows == 1 && len(v.shape) > 0 && v.shape[0] == 1 {
 			return append(dst, v.shape[1:]...)
 		}
 	}

@@ -18,6 +18,7 @@ from tritonclient.utils import InferenceServerException
 
 import faults
 import models
+import pipelines
 import pymodels
 from faults import ask
 from server import LOOPBACK, PORTS, Server, get, post, wait_until
@@ -124,6 +125,28 @@ def test_an_output_that_is_not_as_configured_is_answered_as_it_is(breaker, proto
     with protocol.InferenceServerClient(address) as client:
         got = client.infer("breakable", faults.inputs(protocol, act, 1)).as_numpy("NEXT")
     assert (got.shape, got.dtype) == (shape, dtype)
+
+
+def test_an_ensemble_answers_outputs_that_are_not_as_configured(tmp_path):
+    """With a batch dimension and without one, where a row alone loses it."""
+    act, value = models.Tensor("ACT", "BYTES", (1,)), models.Tensor("VALUE", "FP32", (1,))
+    step = ("breakable", {"ACT": "ACT", "VALUE": "VALUE"}, {"NEXT": "NEXT"})
+    rows = [models.Tensor("ACT", "BYTES", (-1, 1)), models.Tensor("VALUE", "FP32", (-1, 1))]
+    repository = models.write(
+        tmp_path / "repository",
+        faults.breakable(),
+        pipelines.ensemble("batching", [act, value], [models.Tensor("NEXT", "FP32", (1,))], step, batch=4),
+        pipelines.ensemble("whole", rows, [models.Tensor("NEXT", "FP32", (1,))], step, batch=0),
+        pipelines.ensemble("reshaped", [act, value], [models.Tensor("NEXT", "FP32", (1, 1), "reshape { shape: [1] } ")], step, batch=4),
+    )
+    with Server("--model-repository", repository, *PORTS, *LOOPBACK) as server, tritonclient.http.InferenceServerClient(server.wait_ready().http) as client:
+        for name, wish, shape in [
+            ("batching", "", (1, 1)), ("batching", "shape", (1, 3)), ("batching", "rows", (2, 1)),
+            ("whole", "", (1,)), ("whole", "shape", (3,)), ("whole", "rows", (2, 1)),
+            ("reshaped", "", (1, 1, 1)), ("reshaped", "shape", (1, 3)), ("reshaped", "rows", (2, 1, 1)),
+        ]:  # fmt: skip
+            got = client.infer(name, faults.inputs(tritonclient.http, wish, 1)).as_numpy("NEXT")
+            assert got.shape == shape, f"{name}, {wish or 'as configured'}"
 
 
 def test_an_exception_is_in_the_log_with_its_traceback(breaker):

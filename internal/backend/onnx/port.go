@@ -66,9 +66,8 @@ func (x *port) clientShape(dst, graph tensor.Shape, rows int) (tensor.Shape, err
 		return append(dst, x.Dims...), nil
 	case x.Reshape == nil: // files that declare another number of dimensions than their runs have are served as they are
 		return append(dst, inner...), nil
-	case len(inner) != len(x.inner):
-		return dst, status.Errorf(status.Internal, "output '%s' has shape %s, but its configuration reshapes %s: the number of dimensions must be the same",
-			x.Name, graph, x.whole())
+	case !x.inner.Accepts(inner):
+		return dst, status.Errorf(status.Internal, "output '%s' has shape %s, but its configuration reshapes %s", x.Name, graph, x.whole())
 	}
 	return tensor.Substitute(dst, x.Dims, x.Reshape, inner), nil
 }

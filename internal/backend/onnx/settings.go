@@ -254,16 +254,16 @@ func parseBool(value string) (bool, error) {
 	return false, strconv.ErrSyntax
 }
 
-// spinTime is for how many microseconds threads spin. With the 20 to 30 that pass between
-// the operators of a model, its threads seldom sleep during a run: with one caller a
-// convolutional network on 16 cores takes 3.6 ms instead of 5.6. Longer times make other
-// models slower.
+// spinTime is for how many microseconds threads spin: 20 bring most of what spinning
+// without a limit brings to a model that has the machine for itself (with one caller a
+// convolutional network on 16 cores takes 3.6 ms instead of 5.6), and longer times make
+// other models slower.
 const spinTime = "20"
 
 // withSpinning returns the session's settings with what a model does not say of how its
 // threads wait for each other; limits is whether the library can limit that time. Threads
-// that spin without a limit, as is ONNX Runtime's default, take 1.5 to 4 times the CPU of threads that sleep, at the cost of everything
-// else that the server runs.
+// that spin without a limit, as is ONNX Runtime's default, take 1.5 to 4 times the CPU of
+// threads that sleep, at the cost of everything else that the server runs.
 func (s settings) withSpinning(limits bool) map[string]string {
 	const intra, inter = "session.intra_op.allow_spinning", "session.inter_op.allow_spinning"
 	all := map[string]string{intra: "0", inter: "0"}
