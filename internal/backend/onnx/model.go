@@ -236,7 +236,7 @@ const (
 	// wait for the locks most of all.
 	shareFrom = 1 << 20
 	// shareBranches is the same for models with branches, which take the locks for
-	// each branch. The runs of larger ones are longer than that matters.
+	// each branch. Larger ones share all the same: each copy would need its memory.
 	shareBranches = 16 << 20
 )
 

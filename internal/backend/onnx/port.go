@@ -67,7 +67,7 @@ func (x *port) clientShape(dst, graph tensor.Shape, rows int) (tensor.Shape, err
 	case x.Reshape == nil: // files that declare another number of dimensions than their runs have are served as they are
 		return append(dst, inner...), nil
 	case !x.inner.Accepts(inner):
-		return dst, status.Errorf(status.Internal, "output '%s' has shape %s, but its configuration reshapes %s", x.Name, graph, x.whole())
+		return dst, status.Errorf(status.Internal, "output '%s' has shape %s, but its configuration reshapes %s; correct its reshape", x.Name, graph, x.whole())
 	}
 	return tensor.Substitute(dst, x.Dims, x.Reshape, inner), nil
 }
