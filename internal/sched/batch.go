@@ -19,6 +19,7 @@ type batch struct {
 	instance    *instance
 	held        Held          // since it has an instance
 	wait        time.Duration // before the policy is asked again
+	until       time.Time     // the end of the wait of a parked batch; zero to ask now
 	starts      bool          // without asking the policy again
 	started     bool
 	recheckRows int // its leader is woken when it has this many; 0 for never

@@ -39,7 +39,7 @@ func StartBatcher(cfg BatcherConfig, instances []backend.Instance, record Record
 func startBatcher(cfg BatcherConfig, instances []backend.Instance, record Recorder, newTimer func(func()) (timer, error), newPauser func() (pauser, error)) (*Batcher, error) {
 	b := new(Batcher)
 	b.init(&cfg, record)
-	b.newPauser, b.lead, b.wake, b.end, b.serve = newPauser, b.signal, wakeLeader, expire, b.runGiven
+	b.newPauser, b.lead, b.wake, b.unpark, b.end, b.serve = newPauser, b.signal, wakeLeader, b.handBatch, expire, b.runGiven
 	b.place.Withdraw = b.withdrawAll
 	b.calls.New = func() any { return &call{signals: make(chan bool, 1)} }
 	if b.timed() {
@@ -60,7 +60,7 @@ func (b *Batcher) signal(bt *batch) {
 	c := bt.leader()
 	switch {
 	case b.leadByRunner(bt.instance, c):
-		b.handOver(bt.instance, bt)
+		b.park(bt)
 	case c == b.arriving:
 		c.leads = bt
 	default:
@@ -81,7 +81,16 @@ func (b *Batcher) leadByRunner(i *instance, c *call) bool {
 }
 
 // wakeLeader ends the wait of a batch's leader.
-func wakeLeader(bt *batch) { bt.instance.pauser.wake() }
+func wakeLeader(bt *batch) {
+	if bt.until.IsZero() {
+		bt.instance.pauser.wake()
+		return
+	}
+	bt.until = time.Time{} // it is parked, and looked at next
+}
+
+// handBatch makes the runner of a batch's instance lead it.
+func (b *Batcher) handBatch(bt *batch) { b.handOver(bt.instance, bt) }
 
 // expire wakes a call whose queue timeout has passed.
 func expire(c *call) { c.end(ErrTimeout) }

@@ -11,7 +11,7 @@ func (f *former) advance(now time.Time) {
 	for {
 		f.admit()
 		f.form(now)
-		if f.setInbox() {
+		if !f.lookAtParked(now) && f.setInbox() {
 			return
 		}
 	}

@@ -29,12 +29,14 @@ type former struct {
 	timer      timer        // nil when nothing depends on time
 	lead       func(*batch) // called when a batch gets an instance: its leader decides when to start it
 	wake       func(*batch) // wakes a batch's leader before its wait is over
+	unpark     func(*batch) // finds a leader for a batch that was parked and starts
 	end        func(*call)  // ends a call whose queue timeout has passed
 
 	queue       queue
 	open        *batch   // the batch that accepts more requests; it may already have an instance
 	ready       []*batch // batches without an instance, the oldest first
 	given       []*batch // batches with an instance that have not started
+	parked      []*batch // those of given that have no leader yet
 	order       []*batch // with ordered: undelivered batches, the oldest first
 	running     []Running
 	situation   View // the policy's view

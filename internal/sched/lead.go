@@ -58,13 +58,16 @@ func (b *Batcher) begin(bt *batch) {
 	bt.turn.begin()
 }
 
-// deliver frees the instance, starts what is due next and answers the requests
-// of the batch and, with ordered answers, those of batches that waited for it.
+// deliver answers the requests of a batch that has run and, with ordered answers, those
+// of batches that waited for it. It frees the instance and starts what is due next.
 func (b *Batcher) deliver(bt *batch, leader *call, err error) bool {
 	b.mu.Lock()
+	i, end := bt.instance, bt.run.Times.End
 	b.finish(bt, err != nil)
 	if !b.ordered {
 		b.leave(len(bt.entries))
+		b.free(i, end)
+		i.ticket.Release()
 		b.mu.Unlock()
 		for i := range bt.entries {
 			if c := bt.entries[i].call; c != leader {
@@ -82,5 +85,7 @@ func (b *Batcher) deliver(bt *batch, leader *call, err error) bool {
 		b.delivery.add(head.entries)
 		b.recycle(head)
 	}
+	b.free(i, end)
+	i.ticket.Release()
 	return false // it is woken in order
 }

@@ -155,7 +155,7 @@ func randomRuns(t *testing.T, policy Policy, seed uint64, wrap func(*recorder) b
 		log := &runLog{start: time.Now()}
 		instances := []backend.Instance{wrap(&recorder{takes: 5 * ms, log: log}), wrap(&recorder{takes: 3 * ms, log: log})}
 		cfg := BatcherConfig{Policy: policy, Levels: []QueuePolicy{{}}, Signature: fixedSignature(8)}
-		b, err := startBatcher(cfg, instances, &tally{}, newRuntimeTimer, func() (pauser, error) { return sleeper{}, nil })
+		b, err := startBatcher(cfg, instances, &tally{}, newRuntimeTimer, func() (pauser, error) { return make(chanPauser, 1), nil })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -183,13 +183,6 @@ func randomRuns(t *testing.T, policy Policy, seed uint64, wrap func(*recorder) b
 	})
 	return runs, runners
 }
-
-// A sleeper pauses for the whole time.
-type sleeper struct{}
-
-func (sleeper) pause(d time.Duration) { time.Sleep(d) }
-func (sleeper) wake()                 {}
-func (sleeper) close()                {}
 
 // An instance that waits for another process has no use for a thread.
 func TestOnlyAnInstanceThatComputesHasARunner(t *testing.T) {

@@ -12,6 +12,14 @@ func (f *former) tryStart(bt *batch, now time.Time) {
 	if f.inbox.filled() {
 		f.advance(now)
 	}
+	if f.lookAt(bt, now) {
+		f.advance(now) // no request may enter unnoticed now
+	}
+}
+
+// lookAt asks the policy about a held batch and starts it, or reports that its leader
+// is to be woken when more rows have come.
+func (f *former) lookAt(bt *batch, now time.Time) (wakes bool) {
 	if bt.recheckRows > 0 {
 		f.stopWaking(bt)
 	}
@@ -27,14 +35,15 @@ func (f *former) tryStart(bt *batch, now time.Time) {
 	bt.wait = d.Wait
 	if d.Start && d.Wait != Yield {
 		f.start(bt, d, now)
-		return
+		return false
 	}
 	bt.starts = d.Start
-	if d.More > 0 && f.open == bt {
-		bt.recheckRows = bt.rows + d.More
-		f.waking++
-		f.advance(now) // no request may enter unnoticed now
+	if d.More == 0 || f.open != bt {
+		return false
 	}
+	bt.recheckRows = bt.rows + d.More
+	f.waking++
+	return true
 }
 
 // stopWaking records that a batch's leader need not be woken.
@@ -108,23 +117,22 @@ func (f *former) start(bt *batch, d Decision, now time.Time) {
 	}
 }
 
-// finish frees the instance of a batch that has run and starts what is due next.
+// finish records that a batch has run.
 func (f *former) finish(bt *batch, failed bool) {
 	i, t := bt.instance, &bt.run.Times
 	i.lastRun = t.End.Sub(t.Start)
 	i.observe(i.lastRun)
 	lastEnd := i.lastEnd
 	i.lastEnd = t.End
-	if f.learns {
-		at := slices.IndexFunc(f.running, func(r Running) bool { return r.at == i })
-		f.running = slices.Delete(f.running, at, at+1)
-		f.admit()
-		f.policy.Observe(Run{
-			Rows: bt.rows, Requests: len(bt.entries), Busy: bt.busy, Since: bt.held.Since,
-			LastEnd: lastEnd, Start: t.Start, End: t.End, InFlight: f.inFlight, Failed: failed, Batch: &bt.run,
-		})
-	}
-	f.free(i, t.End)
-	i.ticket.Release()
 	bt.done = true
+	if !f.learns {
+		return
+	}
+	at := slices.IndexFunc(f.running, func(r Running) bool { return r.at == i })
+	f.running = slices.Delete(f.running, at, at+1)
+	f.admit()
+	f.policy.Observe(Run{
+		Rows: bt.rows, Requests: len(bt.entries), Busy: bt.busy, Since: bt.held.Since,
+		LastEnd: lastEnd, Start: t.Start, End: t.End, InFlight: f.inFlight, Failed: failed, Batch: &bt.run,
+	})
 }

@@ -101,6 +101,7 @@ func (v *Virtual) End(e *Execution, now time.Time) {
 	bt.run.Times.End = now
 	v.finish(bt, false)
 	v.leave(len(bt.entries))
+	v.free(bt.instance, now)
 	for i := range bt.entries {
 		v.release(bt.entries[i].call)
 	}
