@@ -24,6 +24,9 @@ func (f *former) lookAtParked(now time.Time) bool {
 	f.parked = without(f.parked, bt)
 	f.lookAt(bt, now)
 	if bt.started || bt.starts {
+		if bt.held.Looks > 1 && len(f.parked) == 0 {
+			f.disarm()
+		}
 		f.unpark(bt)
 		return true
 	}

@@ -33,6 +33,16 @@ func (f *former) arm(t, now time.Time) {
 	}
 }
 
+// disarm keeps the timer from interrupting the batches that run, when what it was set
+// for is done. What else depends on time arms it again.
+func (f *former) disarm() {
+	if f.armed.IsZero() {
+		return
+	}
+	f.armed = time.Time{}
+	f.timer.set(time.Hour)
+}
+
 // timeUp does what has become due. The timer calls it.
 func (b *Batcher) timeUp() {
 	b.mu.Lock()
