@@ -77,3 +77,36 @@ func TestOtherCostsWithMoreBusyInstances(t *testing.T) {
 		t.Errorf("got %v alone and %v with two, want 15ms and 40ms", alone, two)
 	}
 }
+
+// Now and then two batches in a row are delayed: the machine is not slower then.
+func TestDelaysDoNotMakeSizesThatDoNotRunExpensive(t *testing.T) {
+	c := delayed(1000, 500)
+	if got := c.of(4, 1); got < 300*us || got > 1600*us { // a part of the delays is not told from a slower machine
+		t.Errorf("got %v for four rows, which took 400us when they last ran", got)
+	}
+	if got := delayed(2000, 20).of(4, 1); got <= 0 {
+		t.Errorf("delays all the time: got %v for four rows, want a time", got)
+	}
+}
+
+// delayed returns costs of four rows, which took 400us when they last ran, and of two.
+// So often two batches in a row are delayed, after so many that are not.
+func delayed(times, after int) *costs {
+	random := rand.New(rand.NewPCG(3, 4))
+	c := new(costs)
+	see := func(rows int, took float64) {
+		c.observe(rows, 1, time.Duration(took*math.Exp(0.2*random.NormFloat64())*float64(us)))
+	}
+	for range 200 {
+		see(4, 400)
+		see(2, 250)
+	}
+	for range times {
+		for range after {
+			see(2, 250)
+		}
+		see(2, 900)
+		see(2, 900)
+	}
+	return c
+}
