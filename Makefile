@@ -214,7 +214,7 @@ bench-ladder: runtime ## the gain from dynamic batching and a second instance, w
 	$(GO) run ./bench/ladder $(ARGS)
 
 bench-models: runtime ## batching on models of many costs, beside the best static setting, ONNX Runtime alone and a tritonserver that you name; takes hours: ARGS=--quick
-	$(GO) run ./bench/models $(ARGS)
+	$(GO) run -pgo=cmd/shoal/default.pgo ./bench/models $(ARGS)
 
 bench-batcher: ## the CPU cost of the batcher alone, per request
 	$(GO) run -pgo=cmd/shoal/default.pgo ./bench/batcher $(ARGS)

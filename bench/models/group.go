@@ -1,13 +1,11 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"runtime"
-	"slices"
 	"time"
 
 	"shoal/bench/internal/measure"
@@ -15,10 +13,6 @@ import (
 	"shoal/internal/backend/onnx/ort"
 	"shoal/internal/load"
 )
-
-// finalists is how many of the static settings are measured in every round,
-// after each had one run.
-const finalists = 2
 
 // A side is one of those that are compared in a cell.
 type side struct {
@@ -32,10 +26,12 @@ type side struct {
 type measured struct {
 	cell   cell
 	shoal  []measure.Sample
-	static []measure.Sample // of the best setting
 	triton []measure.Sample
-	limit  []batchCost // ONNX Runtime alone, at its best batch
-	chosen string      // the best static setting
+	auto   []measure.Sample    // beside static, on the server that has one copy of the model
+	static []measure.Sample    // of the best setting
+	slices [2][]measure.Sample // of auto and static, in turn
+	limit  []batchCost         // ONNX Runtime alone, at its best batch
+	chosen string              // the best static setting
 }
 
 // A modelCost is what batches of a model cost ONNX Runtime alone.
@@ -57,15 +53,11 @@ func measureGroup(ctx context.Context, o options, lib *ort.Library, g group) (mo
 	if err != nil {
 		return modelCost{}, nil, err
 	}
-	shoal, triton, err := startServers(ctx, o, g)
-	if err != nil {
+	r := runner{options: o, alone: a, costs: costs}
+	defer r.close()
+	if err := r.start(ctx, g); err != nil {
 		return modelCost{}, nil, err
 	}
-	defer shoal.Close()
-	if triton != nil {
-		defer triton.Close()
-	}
-	r := runner{options: o, alone: a, best: bestBatch(costs).Rows, shoal: shoal, triton: triton}
 	cost := modelCost{g.model.Name, g.setting.instances, costs}
 	var all []measured
 	for _, c := range g.cells {
@@ -78,39 +70,63 @@ func measureGroup(ctx context.Context, o options, lib *ort.Library, g group) (mo
 	return cost, all, nil
 }
 
-// startServers starts Shoal with the model as the setting has it and once for each
-// static setting, and Triton, if one is named, with the first.
-func startServers(ctx context.Context, o options, g group) (shoal, triton *peer.Server, err error) {
+// start starts Shoal and, if one is named, Triton with the model as the setting has it,
+// and a server that has it also in every static setting.
+func (r *runner) start(ctx context.Context, g group) error {
 	auto := g.model.As(g.model.Name, g.setting.instances, g.setting.batching)
-	models := []peer.Model{auto}
-	for i, s := range g.statics {
-		models = append(models, staticModel(g, i, s))
+	var commands []peer.Command
+	add := func(c peer.Command, err error) error {
+		commands = append(commands, c)
+		return err
 	}
-	command, err := peer.Shoal(o.shoal, o.work, models...)
+	err := add(peer.Shoal(r.options.shoal, r.work, auto))
+	if len(g.statics) > 0 {
+		models := []peer.Model{auto}
+		for i, s := range g.statics {
+			models = append(models, staticModel(g, i, s))
+		}
+		err = errors.Join(err, add(oneCopyServer(r.work, models...)))
+	}
+	for i := range commands {
+		commands[i].Args = append(commands[i].Args, "--onnxruntime-library", r.library)
+	}
+	if r.options.triton != "" {
+		err = errors.Join(err, add(peer.TritonONNX(r.options.triton, r.backends, r.work, auto)))
+	}
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	command.Args = append(command.Args, "--onnxruntime-library", o.library)
 	var cpus []int
-	if o.pin {
+	if r.pin {
 		server, client := peer.Halves(runtime.NumCPU())
 		cpus = server
 		if err := peer.PinSelf(client); err != nil {
-			return nil, nil, err
+			return err
 		}
 	}
-	command.CPUs = cpus
-	if shoal, err = peer.Start(ctx, command); err != nil || o.triton == "" {
-		return shoal, nil, err
+	for _, c := range commands {
+		c.CPUs = cpus
+		s, err := peer.Start(ctx, c)
+		if err != nil {
+			return err
+		}
+		r.servers = append(r.servers, s)
 	}
-	if command, err = peer.TritonONNX(o.triton, o.backends, o.work, auto); err == nil {
-		command.CPUs = cpus
-		triton, err = peer.Start(ctx, command)
+	r.shoal = r.servers[0]
+	if len(g.statics) > 0 {
+		r.oneCopy = r.servers[1]
 	}
-	if err != nil {
-		shoal.Close()
+	if r.options.triton != "" {
+		r.triton = r.servers[len(r.servers)-1]
 	}
-	return shoal, triton, err
+	return nil
+}
+
+// close ends the servers.
+func (r *runner) close() {
+	for _, s := range r.servers {
+		s.Close()
+	}
 }
 
 func staticModel(g group, i int, s static) peer.Model {
@@ -120,43 +136,42 @@ func staticModel(g group, i int, s static) peer.Model {
 // A runner measures the cells of a group.
 type runner struct {
 	options
-	alone         *alone
-	best          int // rows of the best batch of ONNX Runtime alone
-	shoal, triton *peer.Server
+	alone   *alone
+	costs   []batchCost // of ONNX Runtime alone
+	servers []*peer.Server
+	shoal   *peer.Server
+	triton  *peer.Server // nil when none is named
+	oneCopy *peer.Server // with the static settings; nil when there are none
 }
 
-// measure runs the sides of a cell in turn, another one first in every round.
+// measure compares a cell's static settings in slices and then runs its sides in turn,
+// another one first in every round.
 func (r runner) measure(ctx context.Context, c cell, statics []static) (measured, error) {
 	auto := c.model.As(c.model.Name, c.setting.instances, c.setting.batching)
+	m := measured{cell: c}
+	all := []*[]measure.Sample{&m.shoal}
 	sides := []side{{"shoal", r.shoal, auto}}
 	if r.triton != nil {
-		sides = append(sides, side{"triton", r.triton, auto})
+		all, sides = append(all, &m.triton), append(sides, side{"triton", r.triton, auto})
 	}
-	best, err := r.search(ctx, c, statics)
-	if err != nil {
-		return measured{}, err
+	if len(statics) > 0 {
+		one := side{"shoal, one copy", r.oneCopy, auto}
+		best, got, err := r.compareStatics(ctx, c, one, statics)
+		if err != nil {
+			return measured{}, err
+		}
+		m.slices, m.chosen = got, best.name
+		all, sides = append(all, &m.auto, &m.static), append(sides, one, best)
 	}
-	sides = append(sides, best...)
-	m := measured{cell: c}
-	samples := make([][]measure.Sample, len(sides))
 	for n := range r.rounds {
 		got, limit, err := r.round(ctx, c, n, sides)
 		if err != nil {
 			return measured{}, err
 		}
 		for i, s := range got {
-			samples[i] = append(samples[i], s)
+			*all[i] = append(*all[i], s)
 		}
 		m.limit = append(m.limit, limit)
-	}
-	m.shoal = samples[0]
-	if r.triton != nil {
-		m.triton = samples[1]
-	}
-	if len(best) > 0 {
-		finals := samples[len(sides)-len(best):]
-		at := bestOf(finals)
-		m.static, m.chosen = finals[at], best[at].name
 	}
 	return m, nil
 }
@@ -176,7 +191,7 @@ func (r runner) round(ctx context.Context, c cell, n int, sides []side) (samples
 			samples[i], worst = s, max(worst, s.Stolen)
 			r.progress(c, n, sides[i].name, s)
 		}
-		limit, err = r.alone.cost(ctx, r.best, r.duration/4)
+		limit, err = r.alone.cost(ctx, bestBatch(r.costs).Rows, r.duration/4)
 		return worst, err
 	})
 	return samples, limit, err
@@ -200,48 +215,6 @@ func (r runner) undisturbed(ctx context.Context, run func() (stolen float64, err
 			return ctx.Err()
 		}
 	}
-}
-
-// search runs every static setting once and returns the best ones. A caller
-// alone has nobody to wait for: there only the setting without a delay counts.
-func (r runner) search(ctx context.Context, c cell, statics []static) ([]side, error) {
-	type tried struct {
-		side
-		throughput float64
-	}
-	var all []tried
-	for i, s := range statics {
-		if c.callers == 1 && s != (static{}) {
-			continue
-		}
-		one := side{s.String(), r.shoal, staticModel(group{model: c.model, setting: c.setting}, i, s)}
-		var got measure.Sample
-		err := r.undisturbed(ctx, func() (_ float64, err error) {
-			got, err = r.run(ctx, c, one, r.duration/2)
-			return got.Stolen, err
-		})
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, tried{one, got.Throughput})
-	}
-	slices.SortStableFunc(all, func(a, b tried) int { return -cmp.Compare(a.throughput, b.throughput) })
-	var best []side
-	for _, t := range all[:min(finalists, len(all))] {
-		best = append(best, t.side)
-	}
-	return best, nil
-}
-
-// bestOf returns which of the finalists has the highest median throughput.
-func bestOf(finals [][]measure.Sample) int {
-	at, most := 0, 0.0
-	for i, samples := range finals {
-		if t := measure.Medians(samples).Throughput; t > most {
-			at, most = i, t
-		}
-	}
-	return at
 }
 
 // run loads one side once.

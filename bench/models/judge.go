@@ -72,7 +72,8 @@ func judge(m measured, pinned bool) result {
 	r.Limit, r.OfLimit = report.Median(limits), report.Median(shares)
 	if len(m.static) > 0 {
 		static := measure.Medians(m.static)
-		r.Static, r.StaticName, r.ToStatic = &static, m.chosen, compare(m.shoal, m.static)
+		r.Static, r.StaticName, r.ToStatic = &static, m.chosen, compare(m.auto, m.static)
+		r.ToStatic.takeSlices(compare(m.slices[0], m.slices[1]))
 		r.gate("throughput to static", r.ToStatic.Throughput/staticFloor)
 		r.gate("p99 to static", staticP99/r.ToStatic.P99)
 	}
@@ -132,6 +133,11 @@ func compare(shoal, other []measure.Sample) *comparison {
 		P99:        report.Median(ratios(func(s measure.Sample) float64 { return s.P99 })),
 		CPU:        report.Median(ratios(func(s measure.Sample) float64 { return s.CPU })),
 	}
+}
+
+// takeSlices takes what slices tell better than rounds.
+func (c *comparison) takeSlices(s *comparison) {
+	c.Throughput, c.Low, c.High, c.CPU = s.Throughput, s.Low, s.High, s.CPU
 }
 
 // sort puts the losers first.

@@ -27,6 +27,8 @@ type options struct {
 	wrk, ghz             string
 	rounds               int
 	warmup, duration     time.Duration
+	slices               int
+	slice                time.Duration
 	steal                float64
 	patience             time.Duration
 	quick, pin           bool
@@ -38,6 +40,9 @@ type options struct {
 }
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == serveCommand {
+		os.Exit(serve(os.Args[2:]))
+	}
 	o := options{Command: report.NewCommand("models")}
 	flag.StringVar(&o.shoal, "shoal", "build/shoal", "Shoal's binary")
 	flag.StringVar(&o.work, "work", "build/bench/models", "folder for models and logs")
@@ -49,9 +54,11 @@ func main() {
 	flag.IntVar(&o.rounds, "rounds", 5, "rounds; ratios are medians of them")
 	flag.DurationVar(&o.duration, "duration", 3*time.Second, "load in one run")
 	flag.DurationVar(&o.warmup, "warmup", 500*time.Millisecond, "load before it that is not counted")
+	flag.IntVar(&o.slices, "slices", 40, "slices in which Shoal and the best static settings are loaded in turn")
+	flag.DurationVar(&o.slice, "slice", 200*time.Millisecond, "the length of a slice; eight batches of a slow model are longer")
 	flag.Float64Var(&o.steal, "steal", 0.05, "repeat a round during which the host gave other machines more than this share of the cores")
 	flag.DurationVar(&o.patience, "patience", 2*time.Minute, "repeat it for so long at most; then it counts as it is")
-	flag.BoolVar(&o.quick, "quick", false, "3 rounds of 1s, the small grid and the third-party generators only, unless other flags say otherwise")
+	flag.BoolVar(&o.quick, "quick", false, "3 rounds of 1s, 20 slices, the small grid and the third-party generators only, unless other flags say otherwise")
 	flag.BoolVar(&o.pin, "pin", false, "keep the servers on the first half of the cores and the clients on the rest")
 	flag.StringVar(&o.grid, "grid", "full", "static settings to compare with: full, small or none")
 	flag.StringVar(&o.models, "model", "", "only these models, separated by commas")
@@ -78,6 +85,9 @@ func (o *options) applyQuick() {
 	}
 	if !set["duration"] {
 		o.duration = time.Second
+	}
+	if !set["slices"] {
+		o.slices = 20
 	}
 	if !set["grid"] {
 		o.grid = "small"
@@ -107,7 +117,7 @@ func bench(ctx context.Context, o options) (missed []string, err error) {
 		return nil, err
 	}
 	r := results{
-		Facts: report.Gather(), Rounds: o.rounds, Duration: o.duration.String(), Runtime: lib.Version(), Pinned: o.pin, Triton: o.triton != "",
+		Facts: report.Gather(), Rounds: o.rounds, Slices: o.slices, Duration: o.duration.String(), Runtime: lib.Version(), Pinned: o.pin, Triton: o.triton != "",
 	}
 	for _, g := range groups {
 		m, cells, failed := measureGroup(ctx, o, lib, g)

@@ -95,9 +95,10 @@ func TestStaticSettingsFollowTritonsRules(t *testing.T) {
 
 // cellOf returns a measured cell in which every round has the same figures.
 func cellOf(s setting, callers int, shoal, static, triton measure.Sample) measured {
+	twice := func(s measure.Sample) []measure.Sample { return []measure.Sample{s, s} }
 	return measured{
 		cell:  cell{model: peer.MLP(), setting: s, callers: callers, protocol: http, generator: ours},
-		shoal: []measure.Sample{shoal, shoal}, static: []measure.Sample{static, static}, triton: []measure.Sample{triton, triton},
+		shoal: twice(shoal), triton: twice(triton), auto: twice(shoal), static: twice(static), slices: [2][]measure.Sample{twice(shoal), twice(static)},
 		limit: []batchCost{{Rows: 16, RowsPerSecond: 2000}, {Rows: 16, RowsPerSecond: 2000}}, chosen: "delay 0 us",
 	}
 }

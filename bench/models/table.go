@@ -13,6 +13,7 @@ import (
 type results struct {
 	Facts    report.Facts `json:"facts"`
 	Rounds   int          `json:"rounds"`
+	Slices   int          `json:"slices"`
 	Duration string       `json:"duration"`
 	Runtime  string       `json:"onnxruntime"`
 	Pinned   bool         `json:"pinned"`

@@ -36,8 +36,22 @@ import (
 	"shoal/internal/tempdir"
 )
 
-func newServe(def serveDefaults) *cobra.Command {
-	f := &serveFlags{}
+func newServe(def serveDefaults) *cobra.Command { return serveCommand(&serveFlags{}, def) }
+
+// ServeWith runs "shoal serve" with the arguments, with backends that wrap returns in
+// place of the usual ones. Benchmarks use it.
+func ServeWith(wrap func(backend.Backend) backend.Backend, args []string, stdout, stderr io.Writer) int {
+	cmd := alone(serveCommand(&serveFlags{wrap: wrap}, shoalDefaults), "shoal serve")
+	cmd.SetArgs(args)
+	cmd.SetOut(stdout)
+	cmd.SetErr(stderr)
+	if err := cmd.Execute(); err != nil {
+		return report(stderr, "shoal", err)
+	}
+	return exitDone
+}
+
+func serveCommand(f *serveFlags, def serveDefaults) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the models of a repository over HTTP and gRPC",
@@ -319,7 +333,13 @@ func (f *serveFlags) backends(log *slog.Logger, temp func() (string, error)) ([]
 		Logger: log, Metrics: &f.userMetrics, HandlerMetrics: f.handlerMetric,
 	})
 	f.workers = workers
-	return []backend.Backend{identity.Backend{}, repeat.Backend{}, square.Backend{}, ort, workers}, nil
+	all := []backend.Backend{identity.Backend{}, repeat.Backend{}, square.Backend{}, ort, workers}
+	if f.wrap != nil {
+		for i, b := range all {
+			all[i] = f.wrap(b)
+		}
+	}
+	return all, nil
 }
 
 // parseLoadLimits reads --model-load-gpu-limit: fractions by the number of a GPU.

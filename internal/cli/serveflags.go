@@ -9,6 +9,7 @@ import (
 
 	"shoal/internal/accesslog"
 	"shoal/internal/arrivals"
+	"shoal/internal/backend"
 	"shoal/internal/backend/python"
 	"shoal/internal/cli/command"
 	"shoal/internal/engine"
@@ -32,6 +33,7 @@ var (
 // serveFlags are the flags of the serve command. Those that tritonserver has
 // too have the same names and defaults.
 type serveFlags struct {
+	wrap           func(backend.Backend) backend.Backend // nil outside benchmarks
 	repositories   []string
 	models         []string
 	demo           bool

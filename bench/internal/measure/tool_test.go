@@ -1,7 +1,9 @@
 package measure
 
 import (
+	"flag"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -116,5 +118,42 @@ func TestWrkLoadsAServer(t *testing.T) {
 	}
 	if got.Requests < 10 || got.P50 <= 0 || got.P99 < got.P50 || got.MeanBatch != 2 {
 		t.Errorf("got %+v, want many requests, latencies in order and the server's mean batch of 2", got)
+	}
+}
+
+// TestPausedGeneratorLoadsInSlices runs a program that sends for ever: this one, in
+// TestSendsForEver.
+func TestPausedGeneratorLoadsInSlices(t *testing.T) {
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") })
+	sender := Tool{Name: "sender", Path: os.Args[0], prepare: func(_ string, s *peer.Server, m peer.Model, _ int, _ time.Duration) ([]string, error) {
+		return []string{"-test.run=^TestSendsForEver$", "http://" + s.HTTP + "/v2/models/" + m.Name + "/infer"}, nil
+	}}
+	p, err := sender.Pause(t.Context(), s, small, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		got, err := p.Slice(t.Context(), time.Millisecond, 50*time.Millisecond)
+		if err != nil || got.Requests == 0 || got.Throughput == 0 || got.MeanBatch != 2 {
+			t.Errorf("got %+v, %v, want requests in batches of two", got, err)
+		}
+	}
+	p.Close()
+	if p.cmd.ProcessState == nil {
+		t.Error("got a generator that runs on after Close")
+	}
+}
+
+func TestSendsForEver(t *testing.T) {
+	if flag.NArg() == 0 {
+		t.Skip("a part of TestPausedGeneratorLoadsInSlices")
+	}
+	for {
+		response, err := http.Post(flag.Arg(0), "application/json", strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, response.Body)
+		response.Body.Close()
 	}
 }

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"shoal/bench/internal/measure"
+	"shoal/bench/internal/report"
+)
+
+const (
+	// finalists is how many of the static settings have all slices.
+	finalists = 2
+	// settle is the beginning of a slice that is not counted.
+	settle = 50 * time.Millisecond
+	// sliceBatches is how many batches a slice has at least.
+	sliceBatches = 8
+)
+
+// A slicer loads the sides of a cell in turn, each for a short time. The speed of a
+// machine may change by a fifth within seconds: with many short slices it is the same for
+// all of them.
+type slicer struct {
+	runner
+	cell   cell
+	length time.Duration
+	paused map[string]*measure.Paused
+}
+
+// compareStatics finds the best static setting and returns it with the slices of Shoal
+// without settings and of that setting, which were in turn.
+func (r runner) compareStatics(ctx context.Context, c cell, auto side, statics []static) (best side, got [2][]measure.Sample, err error) {
+	s := slicer{runner: r, cell: c, length: max(r.slice, sliceBatches*r.longestBatch(c)), paused: make(map[string]*measure.Paused)}
+	defer s.close()
+	for range 4 { // to learn
+		if _, err := s.slice(ctx, auto); err != nil {
+			return side{}, got, err
+		}
+	}
+	finals, err := s.search(ctx, c, statics)
+	if err != nil {
+		return side{}, got, err
+	}
+	all := append([]side{auto}, finals...)
+	samples := make([][]measure.Sample, len(all))
+	for n := range r.slices {
+		round, err := s.round(ctx, n, all)
+		if err != nil {
+			return side{}, got, err
+		}
+		for i, sample := range round {
+			samples[i] = append(samples[i], sample)
+		}
+	}
+	at := 1
+	for i := range samples[1:] {
+		if measure.Medians(samples[i+1]).Throughput > measure.Medians(samples[at]).Throughput {
+			at = i + 1
+		}
+	}
+	fmt.Fprintf(os.Stderr, "%s, %d slices of %v: %.3f of %q\n", c.name(), r.slices, s.length, compare(samples[0], samples[at]).Throughput, all[at].name)
+	return all[at], [2][]measure.Sample{samples[0], samples[at]}, nil
+}
+
+// longestBatch returns what a batch of all callers of an instance takes.
+func (r runner) longestBatch(c cell) time.Duration {
+	longest := 0.0
+	for _, b := range r.costs {
+		if b.Rows <= max(1, c.callers/c.setting.instances) {
+			longest = max(longest, b.Micros)
+		}
+	}
+	return time.Duration(longest * float64(time.Microsecond))
+}
+
+// search returns the best of the static settings: each has a slice, the better half two
+// more, and so on. A caller alone has nobody to wait for: there only the setting
+// without a delay counts.
+func (s *slicer) search(ctx context.Context, c cell, statics []static) ([]side, error) {
+	type tried struct {
+		side
+		throughput []float64
+	}
+	var left []*tried
+	for i, st := range statics {
+		if c.callers == 1 && st != (static{}) {
+			continue
+		}
+		left = append(left, &tried{side: side{st.String(), s.oneCopy, staticModel(group{model: c.model, setting: c.setting}, i, st)}})
+	}
+	for runs := 1; len(left) > finalists; runs *= 2 {
+		for range runs {
+			for _, t := range left {
+				got, err := s.slice(ctx, t.side)
+				if err != nil {
+					return nil, err
+				}
+				t.throughput = append(t.throughput, got.Throughput)
+			}
+		}
+		slices.SortStableFunc(left, func(a, b *tried) int {
+			return -cmp.Compare(report.Median(a.throughput), report.Median(b.throughput))
+		})
+		left = left[:max(finalists, len(left)/2)]
+	}
+	var best []side
+	for _, t := range left {
+		best = append(best, t.side)
+	}
+	return best, nil
+}
+
+// round loads every side once, in an order that changes from round to round.
+func (s *slicer) round(ctx context.Context, n int, sides []side) (samples []measure.Sample, err error) {
+	err = s.undisturbed(ctx, func() (float64, error) {
+		samples = make([]measure.Sample, len(sides))
+		worst := 0.0
+		for turn := range sides {
+			i := (turn + n) % len(sides)
+			if n%2 == 1 {
+				i = len(sides) - 1 - i
+			}
+			got, err := s.slice(ctx, sides[i])
+			if err != nil {
+				return 0, err
+			}
+			samples[i], worst = got, max(worst, got.Stolen)
+		}
+		return worst, nil
+	})
+	return samples, err
+}
+
+// slice loads one side.
+func (s *slicer) slice(ctx context.Context, on side) (measure.Sample, error) {
+	if s.cell.generator == ours {
+		target, err := s.target(s.cell, on)
+		if err != nil {
+			return measure.Sample{}, err
+		}
+		return measure.Run(ctx, on.server, measure.Load{Model: on.model.Name, Target: target, Callers: s.cell.callers, Warmup: settle, Duration: s.length})
+	}
+	p := s.paused[on.name]
+	if p == nil {
+		var err error
+		if p, err = s.tool(s.cell.protocol).Pause(ctx, on.server, on.model, s.cell.callers); err != nil {
+			return measure.Sample{}, err
+		}
+		s.paused[on.name] = p
+	}
+	got, err := p.Slice(ctx, settle, s.length)
+	time.Sleep(settle / 2) // what it has sent is answered before another begins
+	return got, err
+}
+
+func (s *slicer) close() {
+	for _, p := range s.paused {
+		p.Close()
+	}
+}
