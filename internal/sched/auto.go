@@ -53,7 +53,7 @@ type counted struct{ callers, before, runs int }
 func NewAuto(maxRows int) *Auto { return &Auto{MaxRows: maxRows, density: 1} }
 
 // Needs implements Policy.
-func (a *Auto) Needs() Needs { return Needs{Runs: true, Timer: true} }
+func (a *Auto) Needs() Needs { return Needs{Runs: true} }
 
 // Observe implements Policy.
 func (a *Auto) Observe(r Run) {

@@ -42,6 +42,13 @@ func startBatcher(cfg BatcherConfig, instances []backend.Instance, record Record
 	b.newPauser, b.lead, b.wake, b.unpark, b.end, b.serve = newPauser, b.signal, wakeLeader, b.handBatch, expire, b.runGiven
 	b.place.Withdraw = b.withdrawAll
 	b.calls.New = func() any { return &call{signals: make(chan bool, 1)} }
+	b.makeTimer = func() timer { // when a batch waits for the first time
+		t, err := newTimer(b.timeUp)
+		if err != nil { // there are too many open files
+			t, _ = newRuntimeTimer(b.timeUp) // does not fail
+		}
+		return t
+	}
 	if b.timed() {
 		var err error
 		if b.timer, err = newTimer(b.timeUp); err != nil {

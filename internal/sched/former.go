@@ -25,8 +25,9 @@ type former struct {
 	cores      func() int // how many instances may run at a time; nil for no limit
 	match      matcher
 	batches    sync.Pool
-	inbox      inbox        // with plain, for calls that find all instances busy
-	timer      timer        // nil when nothing depends on time
+	inbox      inbox // with plain, for calls that find all instances busy
+	timer      timer // nil until something depends on time
+	makeTimer  func() timer
 	lead       func(*batch) // called when a batch gets an instance: its leader decides when to start it
 	wake       func(*batch) // wakes a batch's leader before its wait is over
 	unpark     func(*batch) // finds a leader for a batch that was parked and starts

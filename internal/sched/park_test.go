@@ -16,7 +16,7 @@ import (
 // it says.
 type holding struct{ left []time.Duration }
 
-func (w *holding) Needs() Needs { return Needs{Timer: true} }
+func (w *holding) Needs() Needs { return Needs{} }
 func (w *holding) Observe(Run)  {}
 
 func (w *holding) Decide(v *View) Decision {

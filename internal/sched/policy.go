@@ -25,7 +25,7 @@ type Needs struct {
 	// WhileBusy means that requests may need a decision before an instance is
 	// idle.
 	WhileBusy bool
-	// Timer means that Decide uses Wait for more than to yield.
+	// Timer means that Decide uses Wait for requests that no instance holds.
 	Timer bool
 	// Runs means that Decide uses Running, or that Observe does something.
 	Runs bool

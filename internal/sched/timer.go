@@ -28,6 +28,9 @@ func (f *former) arm(t, now time.Time) {
 		return // nobody waits, and Close may be closing the timer
 	}
 	if f.armed.IsZero() || t.Before(f.armed) {
+		if f.timer == nil {
+			f.timer = f.makeTimer()
+		}
 		f.armed = t
 		f.timer.set(max(t.Sub(now), 1))
 	}
