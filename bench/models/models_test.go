@@ -17,7 +17,7 @@ import (
 )
 
 func wanted() options {
-	return options{work: "work", rounds: 1, grid: "small", callers: "1,8,16,64", protocols: "http,grpc", generator: "ours,tool"}
+	return options{work: "work", rounds: 1, slices: 1, grid: "small", callers: "1,8,16,64", protocols: "http,grpc", generator: "ours,tool"}
 }
 
 func TestPlanHasEveryCellOnce(t *testing.T) {
@@ -62,6 +62,7 @@ func TestPlanNamesTheFlagThatIsWrong(t *testing.T) {
 		change func(*options)
 	}{
 		{"--rounds 0", func(o *options) { o.rounds = 0 }},
+		{"--slices 0", func(o *options) { o.slices = 0 }},
 		{`--model "resnet": want some of gru`, func(o *options) { o.models = "resnet" }},
 		{`--setting "fast": want some of plain, dynamic, dynamic2`, func(o *options) { o.settings = "fast" }},
 		{`--callers "0"`, func(o *options) { o.callers = "0" }},

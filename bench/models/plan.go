@@ -117,6 +117,9 @@ func plan(o options) ([]group, error) {
 	if o.rounds < 1 {
 		return nil, fmt.Errorf("--rounds %d: at least one is needed", o.rounds)
 	}
+	if o.slices < 1 && o.grid != "none" {
+		return nil, fmt.Errorf("--slices %d: at least one is needed; --grid none goes without static settings", o.slices)
+	}
 	callers, err := numbers(o.callers)
 	if err != nil {
 		return nil, err

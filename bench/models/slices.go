@@ -28,13 +28,15 @@ type slicer struct {
 	runner
 	cell   cell
 	length time.Duration
+	rest   time.Duration // after a slice, in which what was sent is answered
 	paused map[string]*measure.Paused
 }
 
 // compareStatics finds the best static setting and returns it with the slices of Shoal
 // without settings and of that setting, which were in turn.
 func (r runner) compareStatics(ctx context.Context, c cell, auto side, statics []static) (best side, got [2][]measure.Sample, err error) {
-	s := slicer{runner: r, cell: c, length: max(r.slice, sliceBatches*r.longestBatch(c)), paused: make(map[string]*measure.Paused)}
+	batch := r.longestBatch(c)
+	s := slicer{runner: r, cell: c, length: max(r.slice, sliceBatches*batch), rest: settle/2 + 2*batch, paused: make(map[string]*measure.Paused)}
 	defer s.close()
 	for range 4 { // to learn
 		if _, err := s.slice(ctx, auto); err != nil {
@@ -153,7 +155,7 @@ func (s *slicer) slice(ctx context.Context, on side) (measure.Sample, error) {
 		s.paused[on.name] = p
 	}
 	got, err := p.Slice(ctx, settle, s.length)
-	time.Sleep(settle / 2) // what it has sent is answered before another begins
+	time.Sleep(s.rest)
 	return got, err
 }
 
