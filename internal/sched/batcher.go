@@ -79,12 +79,13 @@ func (b *Batcher) signal(bt *batch) {
 // leadByRunner reports whether the runner of an instance leads a batch. Under
 // load it does: the system then keeps each instance's thread on a core of its
 // own. A call that finds the instance idle leads its batch itself, which is
-// cheaper than waking a thread, unless requests are just about to wait again.
+// cheaper than waking a thread, unless there are more callers than instances: then
+// others join, and to wait for them as a leader costs more.
 func (b *Batcher) leadByRunner(i *instance, c *call) bool {
 	if i.batches > 1 || !i.ownsThread() {
 		return false
 	}
-	return c != b.arriving || b.peak.most() > len(b.all) && c.request.Queued.Sub(i.lastEnd) < i.lastRun
+	return c != b.arriving || b.peak.most() > len(b.all)
 }
 
 // wakeLeader ends the wait of a batch's leader.

@@ -10,13 +10,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"shoal/internal/backend"
+	"shoal/internal/infer"
 )
 
 // holding is a policy that makes each held batch wait for one more row, for as long as
 // it says.
 type holding struct{ left []time.Duration }
 
-func (w *holding) Needs() Needs { return Needs{} }
+func (w *holding) Needs() Needs { return Needs{Runs: true} }
 func (w *holding) Observe(Run)  {}
 
 func (w *holding) Decide(v *View) Decision {
@@ -31,19 +32,19 @@ func (w *holding) Decide(v *View) Decision {
 	return Decision{Start: wait == 0, Wait: wait, More: 1}
 }
 
-// The timer is set for the second batch, goes off while the third waits, and must be
-// set again for it.
-func TestAParkedBatchStartsWhenItsWaitIsOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		log := &runLog{start: time.Now()}
-		in := computer{&recorder{takes: 5 * ms, log: log}}
-		cfg := BatcherConfig{Policy: &holding{[]time.Duration{0, 8 * ms, 8 * ms}}, Levels: []QueuePolicy{{}}, Signature: fixedSignature(8)}
-		b, err := startBatcher(cfg, []backend.Instance{in}, &tally{}, newRuntimeTimer, func() (pauser, error) { return make(chanPauser, 1), nil })
-		if err != nil {
-			t.Fatal(err)
-		}
+// parkedTest starts a batcher with that policy whose runners lead, and returns it with a
+// function that sends a request for each of the times, waits for the answers and closes
+// the batcher.
+func parkedTest(t *testing.T, p Policy, instances ...backend.Instance) (send func(at ...time.Duration)) {
+	t.Helper()
+	cfg := BatcherConfig{Policy: p, Levels: []QueuePolicy{{}}, Signature: fixedSignature(8)}
+	b, err := startBatcher(cfg, instances, &tally{}, newRuntimeTimer, func() (pauser, error) { return make(chanPauser, 1), nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(at ...time.Duration) {
 		var wg sync.WaitGroup
-		for n, after := range []time.Duration{0, ms, 6 * ms, 7 * ms} {
+		for n, after := range at {
 			r := request(strconv.Itoa(n))
 			r.Rows = 1
 			wg.Go(func() {
@@ -55,8 +56,66 @@ func TestAParkedBatchStartsWhenItsWaitIsOver(t *testing.T) {
 		}
 		wg.Wait()
 		b.Close()
+	}
+}
+
+// The timer is set for the second batch, goes off while the third waits, and must be
+// set again for it.
+func TestAParkedBatchStartsWhenItsWaitIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &runLog{start: time.Now()}
+		send := parkedTest(t, &holding{[]time.Duration{0, 8 * ms, 8 * ms}}, computer{&recorder{takes: 5 * ms, log: log}})
+		send(0, ms, 6*ms, 7*ms)
 		if diff := cmp.Diff([]string{"0s: 0", "6ms: 1 2", "19ms: 3"}, log.all()); diff != "" {
 			t.Errorf("runs (-want +got):\n%s", diff)
 		}
 	})
+}
+
+// The third request waits with the instance that was idle first. When the fourth comes,
+// the other has ended its batch after that.
+func TestAParkedBatchRunsOnTheInstanceThatWasBusyLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, last := &runLog{start: time.Now()}, &runLog{start: time.Now()}
+		send := parkedTest(t, &holding{[]time.Duration{0, 0, 8 * ms}},
+			computer{&recorder{takes: 3 * ms, log: first}}, computer{&recorder{takes: 5 * ms, log: last}})
+		send(0, ms, 2*ms, 6*ms)
+		if diff := cmp.Diff([]string{"1ms: 1"}, first.all()); diff != "" {
+			t.Errorf("runs of the instance that was idle first (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff([]string{"0s: 0", "6ms: 2 3"}, last.all()); diff != "" {
+			t.Errorf("runs of the other (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// The last request may wait for 8 ms, within which the batch before it should end. That
+// one takes much longer than those before.
+func TestAParkedBatchStartsAlsoIfAnotherDoesNotEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &runLog{start: time.Now()}
+		slow := &slowing{recorder: &recorder{takes: 2 * ms, log: log}, from: 10 * ms}
+		send := parkedTest(t, &holding{[]time.Duration{0, 0, 0, 0, 8 * ms}}, computer{&recorder{takes: 3 * ms, log: log}}, slow)
+		send(0, ms/10, ms/5, ms/4, 10*ms, 11*ms)
+		want := []string{"0s: 0", "100µs: 1", "2ms: 2 3", "10ms: 4", (11*ms + lateLook*8*ms).String() + ": 5"}
+		if diff := cmp.Diff(want, log.all()); diff != "" {
+			t.Errorf("runs (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// slowing takes much longer for the batches that begin after a time.
+type slowing struct {
+	*recorder
+	from time.Duration
+}
+
+func (*slowing) ComputesOnThread() {}
+
+func (s *slowing) Run(b *infer.Batch) error {
+	if time.Since(s.log.start) < s.from {
+		return s.recorder.Run(b)
+	}
+	slow := recorder{takes: 100 * s.takes, log: s.log}
+	return slow.Run(b)
 }
