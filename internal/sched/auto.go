@@ -22,6 +22,7 @@ type Auto struct {
 	took    float64 // by a batch, in nanoseconds
 	counted counted
 	groups  groupings
+	contest contest
 	learned learned
 }
 
@@ -74,6 +75,9 @@ func (a *Auto) Observe(r Run) {
 	waited := r.Start.Sub(r.Since) >= took/64 // a request that comes just when a batch starts tells nothing
 	a.returns.observe(r.Batch.Requests, r.Since, r.End, waited, max(a.horizon, time.Duration(4*a.took)))
 	a.arrived.observe(r.Batch.Requests, r.Rows, r.End)
+	if a.contest.observe(r.Rows, r.End, time.Duration(a.took)) {
+		a.learned.goal = goal{}
+	}
 	since := a.runs - a.learned.runs
 	if since >= min(refresh, a.runs/8+1) || a.learned.goal.trial && since >= trialRuns {
 		a.learn()
@@ -235,11 +239,21 @@ func (a *Auto) awaitReturns(v *View) (time.Duration, int) {
 	if a.learned.goal.trial { // to learn what it brings
 		return last, need
 	}
+	if v.Instances > 1 && a.goal(v)*v.Instances >= a.callers(v) {
+		// Batches of all callers: those who come too late for one have nobody to share
+		// theirs with, and a caller may be late by the run of another instance.
+		wait := min(lateReturn*a.returns.all.within(0.99)-since, 2*a.costs.of(h.Rows+need, busy)-v.Now.Sub(h.Since))
+		return max(0, wait), need
+	}
 	if expect := a.returns.waiting().within(float32(need)/float32(away+1)) - since; expect > saves {
 		return 0, 0
 	}
 	return min(saves, last), need
 }
+
+// lateReturn is how many times as long as nearly all take to return a batch of all
+// callers waits for them.
+const lateReturn = 4
 
 // goal returns the rows of a batch that bring the most answers in a given time, as
 // long as callers send again after their answers.
@@ -260,6 +274,7 @@ func (a *Auto) target(v *View) goal {
 	// and writes for others, which interrupts runs otherwise.
 	best, most, tried := g, 0.0, 0
 	var all [len(groupNumbers)]goal
+	var rates, possible [len(groupNumbers)]float64
 	for i, n := range groupNumbers {
 		g.grouping, g.rows = i, min(a.MaxRows, int(math.Ceil(callers/n)))
 		if tried > 0 && all[tried-1].rows == g.rows {
@@ -269,12 +284,15 @@ func (a *Auto) target(v *View) goal {
 		if cost == 0 {
 			return best
 		}
-		all[tried] = g
-		tried++
 		r := a.rate(&g, callers, cost) / (1 + a.costs.doubt(g.rows, v.Instances))
 		if v.Instances == 1 && n != math.Trunc(n) {
 			r /= uneven
 		}
+		all[tried], rates[tried], possible[tried] = g, r, 0
+		if a.costs.known(g.rows, v.Instances) {
+			possible[tried] = min(float64(g.rows), callers) / float64(cost)
+		}
+		tried++
 		if r > clearly*most {
 			best, most = g, r
 		}
@@ -293,6 +311,10 @@ func (a *Auto) target(v *View) goal {
 			g.trial = true
 			return g
 		}
+	}
+	if v.Computes && v.Instances > 1 {
+		best.grouping = a.contest.choose(&best, all[:tried], rates[:tried], possible[:tried])
+		best.rows = a.contest.contenders[best.grouping].rows
 	}
 	return best
 }

@@ -39,6 +39,7 @@ func StartBatcher(cfg BatcherConfig, instances []backend.Instance, record Record
 func startBatcher(cfg BatcherConfig, instances []backend.Instance, record Recorder, newTimer func(func()) (timer, error), newPauser func() (pauser, error)) (*Batcher, error) {
 	b := new(Batcher)
 	b.init(&cfg, record)
+	b.situation.Computes = onThreads(instances)
 	b.newPauser, b.lead, b.wake, b.unpark, b.end, b.serve = newPauser, b.signal, wakeLeader, b.handBatch, expire, b.runGiven
 	b.place.Withdraw = b.withdrawAll
 	b.calls.New = func() any { return &call{signals: make(chan bool, 1)} }

@@ -169,6 +169,11 @@ func (c *costs) doubt(rows, busy int) float64 {
 	return c.noise / math.Sqrt(max(1, c.by[busy-1].points[sizeIndex(rows)].weight))
 }
 
+// known reports whether batches of about that size were seen.
+func (c *costs) known(rows, busy int) bool {
+	return busy >= 1 && busy <= len(c.by) && c.by[busy-1].points[sizeIndex(rows)].weight > 0
+}
+
 // of returns how long a batch is expected to take, 0 when nothing is known.
 func (c *costs) of(rows, busy int) time.Duration { return c.mean(float64(rows), busy) }
 

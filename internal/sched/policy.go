@@ -61,6 +61,9 @@ type View struct {
 	// Overlaps means that the only instance prepares a batch while a device
 	// computes another.
 	Overlaps bool
+	// Computes means that the instances compute on the processors of this process,
+	// so that a batch of another size costs little to try.
+	Computes bool
 	// Running are the batches that run, the oldest first.
 	Running []Running
 	// InFlight is how many requests have no answer yet, and Peak the recent

@@ -36,6 +36,7 @@ func NewVirtual(cfg BatcherConfig, instances int, started func(*Execution), reje
 	v := &Virtual{started: started, rejected: rejected}
 	cfg.PreserveOrder = false
 	v.init(&cfg, nil)
+	v.situation.Computes = true
 	v.timer, v.lead, v.wake = v, v.hold, v.wakeUp
 	v.end = func(c *call) {
 		v.rejected(c.request)
