@@ -239,7 +239,7 @@ func (a *Auto) awaitReturns(v *View) (time.Duration, int) {
 	if a.learned.goal.trial { // to learn what it brings
 		return last, need
 	}
-	if v.Instances > 1 && a.goal(v)*v.Instances >= a.callers(v) {
+	if v.Instances > 1 && float64(a.goal(v)*v.Instances) > float64(a.callers(v))*a.density-1 {
 		// Batches of all callers: those who come too late for one have nobody to share
 		// theirs with, and a caller may be late by the run of another instance.
 		wait := min(lateReturn*a.returns.all.within(0.99)-since, 2*a.costs.of(h.Rows+need, busy)-v.Now.Sub(h.Since))

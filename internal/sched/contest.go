@@ -100,8 +100,8 @@ func (c *contest) crown(grouping int) {
 	c.champion, c.challenged, c.turn, c.before, c.rate = grouping, false, turnSeen{last: c.turn.last}, 0, 0
 }
 
-// observe learns from a batch that ended, and reports whether it was the last of a turn
-// after which another grouping is in use. Batches usually take so long.
+// observe learns from a batch that ended, and reports whether another grouping is in use
+// from now on. took is what batches usually take.
 func (c *contest) observe(rows int, end time.Time, took time.Duration) bool {
 	if c.instances == 0 {
 		return false
@@ -131,7 +131,9 @@ func (c *contest) observe(rows int, end time.Time, took time.Duration) bool {
 	if c.rate > 0 {
 		c.contenders[c.challenger].score.add(math.Log(2 * c.rate / (c.before + rate)))
 		c.rate = 0
-		c.decide()
+		if c.decide() {
+			return true
+		}
 	}
 	c.before = rate
 	if c.rest > 0 {
@@ -141,12 +143,13 @@ func (c *contest) observe(rows int, end time.Time, took time.Duration) bool {
 	return c.challenge()
 }
 
-// decide makes the challenger the champion if it clearly brings more.
-func (c *contest) decide() {
+// decide makes the challenger the champion if it clearly brings more, and reports whether
+// it did.
+func (c *contest) decide() bool {
 	by := &c.contenders[c.challenger]
 	s := by.score
 	if s.turns < enoughTurns || s.mean-s.doubt() < c.wanted(by) {
-		return
+		return false
 	}
 	for i := range c.contenders {
 		if other := &c.contenders[i].score; other.turns > 0 {
@@ -156,7 +159,8 @@ func (c *contest) decide() {
 	}
 	c.contenders[c.champion].score = score{-s.mean, s.variance, s.turns}
 	by.score = score{}
-	c.champion = c.challenger
+	c.crown(c.challenger)
+	return true
 }
 
 // wanted returns by how much a contender must be better than the champion. Small groups

@@ -40,14 +40,19 @@ func (f *former) lookAtParked(now time.Time) bool {
 // its memory is still in a core's caches, and its thread may not yet sleep. On two cores
 // this is worth five percent.
 func (f *former) exchange(bt *batch) {
-	if len(f.idle) == 0 {
+	first, n := bt.instance, len(f.idle)-1
+	if n < 0 || first.removed || first.unavailable || first.turns != nil {
 		return
 	}
-	last := &f.idle[len(f.idle)-1]
-	if i := *last; i.lastEnd.After(bt.instance.lastEnd) && i.ownsThread() && i.turns == nil && bt.instance.turns == nil {
-		*last, bt.instance = bt.instance, i
-		i.batches, (*last).batches = (*last).batches, i.batches
+	last := f.idle[n]
+	if !last.lastEnd.After(first.lastEnd) || !last.ownsThread() || last.turns != nil {
+		return
 	}
+	first.batches--
+	last.batches++
+	bt.instance = last
+	at := slices.IndexFunc(f.idle, func(i *instance) bool { return i.lastEnd.After(first.lastEnd) })
+	f.idle = slices.Insert(f.idle[:n], at, first) // in the order in which they became idle
 }
 
 // lateLook is how many times as late a parked batch is looked at if a batch that was

@@ -35,14 +35,14 @@ func (w *holding) Decide(v *View) Decision {
 // parkedTest starts a batcher with that policy whose runners lead, and returns it with a
 // function that sends a request for each of the times, waits for the answers and closes
 // the batcher.
-func parkedTest(t *testing.T, p Policy, instances ...backend.Instance) (send func(at ...time.Duration)) {
+func parkedTest(t *testing.T, p Policy, instances ...backend.Instance) (b *Batcher, send func(at ...time.Duration)) {
 	t.Helper()
 	cfg := BatcherConfig{Policy: p, Levels: []QueuePolicy{{}}, Signature: fixedSignature(8)}
 	b, err := startBatcher(cfg, instances, &tally{}, newRuntimeTimer, func() (pauser, error) { return make(chanPauser, 1), nil })
 	if err != nil {
 		t.Fatal(err)
 	}
-	return func(at ...time.Duration) {
+	return b, func(at ...time.Duration) {
 		var wg sync.WaitGroup
 		for n, after := range at {
 			r := request(strconv.Itoa(n))
@@ -64,7 +64,7 @@ func parkedTest(t *testing.T, p Policy, instances ...backend.Instance) (send fun
 func TestAParkedBatchStartsWhenItsWaitIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &runLog{start: time.Now()}
-		send := parkedTest(t, &holding{[]time.Duration{0, 8 * ms, 8 * ms}}, computer{&recorder{takes: 5 * ms, log: log}})
+		_, send := parkedTest(t, &holding{[]time.Duration{0, 8 * ms, 8 * ms}}, computer{&recorder{takes: 5 * ms, log: log}})
 		send(0, ms, 6*ms, 7*ms)
 		if diff := cmp.Diff([]string{"0s: 0", "6ms: 1 2", "19ms: 3"}, log.all()); diff != "" {
 			t.Errorf("runs (-want +got):\n%s", diff)
@@ -77,7 +77,7 @@ func TestAParkedBatchStartsWhenItsWaitIsOver(t *testing.T) {
 func TestAParkedBatchRunsOnTheInstanceThatWasBusyLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, last := &runLog{start: time.Now()}, &runLog{start: time.Now()}
-		send := parkedTest(t, &holding{[]time.Duration{0, 0, 8 * ms}},
+		_, send := parkedTest(t, &holding{[]time.Duration{0, 0, 8 * ms}},
 			computer{&recorder{takes: 3 * ms, log: first}}, computer{&recorder{takes: 5 * ms, log: last}})
 		send(0, ms, 2*ms, 6*ms)
 		if diff := cmp.Diff([]string{"1ms: 1"}, first.all()); diff != "" {
@@ -89,13 +89,35 @@ func TestAParkedBatchRunsOnTheInstanceThatWasBusyLast(t *testing.T) {
 	})
 }
 
+// As above, but the instance that was idle first is removed while the batch waits with it.
+func TestAnInstanceIsRemovedWhileItsBatchIsParked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &runLog{start: time.Now()}
+		first := computer{&recorder{takes: 3 * ms, log: log}}
+		b, send := parkedTest(t, &holding{[]time.Duration{0, 0, 8 * ms}}, first, computer{&recorder{takes: 5 * ms, log: log}})
+		removed := make(chan time.Duration)
+		go func() {
+			time.Sleep(5*ms + ms/2)
+			b.Remove(first)
+			removed <- time.Since(log.start)
+		}()
+		go send(0, ms, 2*ms, 6*ms)
+		if at := <-removed; at != 9*ms {
+			t.Errorf("the instance was removed at %v, want 9ms, when its batch has run", at)
+		}
+		if diff := cmp.Diff([]string{"0s: 0", "1ms: 1", "6ms: 2 3"}, log.all()); diff != "" {
+			t.Errorf("runs (-want +got):\n%s", diff)
+		}
+	})
+}
+
 // The last request may wait for 8 ms, within which the batch before it should end. That
 // one takes much longer than those before.
 func TestAParkedBatchStartsAlsoIfAnotherDoesNotEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &runLog{start: time.Now()}
 		slow := &slowing{recorder: &recorder{takes: 2 * ms, log: log}, from: 10 * ms}
-		send := parkedTest(t, &holding{[]time.Duration{0, 0, 0, 0, 8 * ms}}, computer{&recorder{takes: 3 * ms, log: log}}, slow)
+		_, send := parkedTest(t, &holding{[]time.Duration{0, 0, 0, 0, 8 * ms}}, computer{&recorder{takes: 3 * ms, log: log}}, slow)
 		send(0, ms/10, ms/5, ms/4, 10*ms, 11*ms)
 		want := []string{"0s: 0", "100µs: 1", "2ms: 2 3", "10ms: 4", (11*ms + lateLook*8*ms).String() + ": 5"}
 		if diff := cmp.Diff(want, log.all()); diff != "" {
