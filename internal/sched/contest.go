@@ -60,6 +60,11 @@ const (
 	// mostExpected is what is expected at most of a contender's score; it counts as much
 	// as a turn.
 	mostExpected = 0.1
+	// speedChange is the logarithm by which the champion's rates before and after a
+	// challenger's turn may differ. If they differ by more, the machine's speed changed,
+	// the turn tells nothing, and there is no other challenge for changeRest turns.
+	speedChange = 0.2
+	changeRest  = 1
 	// contestRest is for how many turns there is no challenge after all are decided, and
 	// contestFading what is left of the scores then.
 	contestRest   = 24
@@ -129,7 +134,11 @@ func (c *contest) observe(rows int, end time.Time, took time.Duration) bool {
 		return true
 	}
 	if c.rate > 0 {
-		c.contenders[c.challenger].score.add(math.Log(2 * c.rate / (c.before + rate)))
+		if math.Abs(math.Log(rate/c.before)) > speedChange {
+			c.rest = changeRest
+		} else {
+			c.contenders[c.challenger].score.add(math.Log(2 * c.rate / (c.before + rate)))
+		}
 		c.rate = 0
 		if c.decide() {
 			return true

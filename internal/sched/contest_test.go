@@ -59,6 +59,45 @@ func TestLargerGroupsWinATie(t *testing.T) {
 	}
 }
 
+// A challenger is not better because the machine became faster in its turn.
+func TestATurnInWhichTheSpeedChangesDoesNotCount(t *testing.T) {
+	for _, test := range []struct {
+		name                  string
+		before, during, after time.Duration // from the end of a batch to that of the next
+		turns                 float64
+	}{
+		{"a better challenger", 16 * ms, 10 * ms, 16 * ms, 1},
+		{"a faster machine", 16 * ms, 10 * ms, 10 * ms, 0},
+		{"a slower machine", 10 * ms, 16 * ms, 16 * ms, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var c contest
+			all := []goal{{callers: 8, instances: 2, rows: 4, grouping: 0}, {callers: 8, instances: 2, rows: 2, grouping: 3}}
+			c.choose(&all[0], all, []float64{1, 1}, []float64{2, 2})
+			now := time.Now()
+			c.observe(4, now, 10*ms)
+			turn := func(gap time.Duration) {
+				for {
+					now = now.Add(gap)
+					c.observe(4, now, 10*ms)
+					if c.turn.batches == 0 {
+						return
+					}
+				}
+			}
+			turn(test.before)
+			if !c.challenged {
+				t.Fatal("the champion's first turn ended without a challenge")
+			}
+			turn(test.during)
+			turn(test.after)
+			if got := c.contenders[3].score.turns; got != test.turns {
+				t.Errorf("got %v turns that count, want %v", got, test.turns)
+			}
+		})
+	}
+}
+
 // After a pause a turn begins anew: what was answered before and after it tells nothing.
 func TestAPauseEndsATurn(t *testing.T) {
 	var c contest
