@@ -229,22 +229,26 @@ func (a *Auto) awaitReturns(v *View) (time.Duration, int) {
 	if need <= 0 {
 		return 0, 0
 	}
-	busy := len(v.Running) + 1
+	busy, waited := len(v.Running)+1, v.Now.Sub(h.Since)
+	all := a.costs.of(h.Rows+need, busy)
 	saves := a.costs.of(h.Rows, busy) + a.costs.of(need, busy) - a.costs.hope(h.Rows+need, busy)
-	saves -= v.Now.Sub(h.Since)
 	// If the first of them came late, something delayed all of them: the others are
 	// expected as soon after it as usual.
-	since := min(v.Now.Sub(a.returns.last), v.Now.Sub(h.Since)+a.returns.all.within(0.1))
+	since := min(v.Now.Sub(a.returns.last), waited+a.returns.all.within(0.1))
 	last := a.returns.all.within(0.99) - since
 	if a.learned.goal.trial { // to learn what it brings
 		return last, need
 	}
-	if v.Instances > 1 && float64(a.goal(v)*v.Instances) > float64(a.callers(v))*a.density-1 {
+	if float64(a.goal(v)*v.Instances) > float64(a.callers(v))*a.density-1 && (v.Instances > 1 || saves > all/savedByAll) {
 		// Batches of all callers: those who come too late for one have nobody to share
 		// theirs with, and a caller may be late by the run of another instance.
-		wait := min(lateReturn*a.returns.all.within(0.99)-since, 2*a.costs.of(h.Rows+need, busy)-v.Now.Sub(h.Since))
-		return max(0, wait), need
+		most := 2 * all
+		if v.Instances == 1 {
+			most = all / 2
+		}
+		return max(0, min(lateReturn*a.returns.all.within(0.99)-since, most-waited)), need
 	}
+	saves -= waited
 	if expect := a.returns.waiting().within(float32(need)/float32(away+1)) - since; expect > saves {
 		return 0, 0
 	}
@@ -252,8 +256,12 @@ func (a *Auto) awaitReturns(v *View) (time.Duration, int) {
 }
 
 // lateReturn is how many times as long as nearly all take to return a batch of all
-// callers waits for them.
-const lateReturn = 4
+// callers waits for them. An only instance does so if that saves more than one part of
+// savedByAll of the time that the batch takes.
+const (
+	lateReturn = 4
+	savedByAll = 16
+)
 
 // goal returns the rows of a batch that bring the most answers in a given time, as
 // long as callers send again after their answers.

@@ -356,12 +356,12 @@ func TestAutoAwaitsCallersThatAreLateTogether(t *testing.T) {
 	}
 	h := &Held{Rows: 1, Requests: 1, Open: true, Since: at.Add(20 * ms), LastRun: 2 * ms}
 	v := &View{Now: h.Since, Instances: 1, InFlight: 1, Peak: 8, Held: h}
-	if d := a.Decide(v); d.Start || d.Wait <= 0 || d.Wait > 400*us || d.More != 7 {
-		t.Errorf("when it comes: got %+v, want to wait for the other seven, as long as they usually take after the first", d)
+	if d := a.Decide(v); d.Start || d.Wait <= 0 || d.Wait > ms || d.More != 7 {
+		t.Errorf("when it comes: got %+v, want to wait for the other seven, for half of what their batch takes", d)
 	}
-	v.Now = h.Since.Add(400 * us)
+	v.Now = h.Since.Add(ms)
 	if d := a.Decide(v); !d.Start {
-		t.Errorf("400us later: got %+v, want to start: they do not come", d)
+		t.Errorf("1ms later: got %+v, want to start: they do not come", d)
 	}
 }
 
