@@ -321,8 +321,7 @@ func (a *Auto) target(v *View) goal {
 		}
 	}
 	if v.Computes && v.Instances > 1 {
-		best.grouping = a.contest.choose(&best, all[:tried], rates[:tried], possible[:tried])
-		best.rows = a.contest.contenders[best.grouping].rows
+		best = a.contest.choose(best, all[:tried], rates[:tried], possible[:tried])
 	}
 	return best
 }

@@ -12,6 +12,7 @@ import (
 // one after the other, because a machine's speed changes within seconds.
 type contest struct {
 	callers, instances   int // for which the scores are
+	away                 int // batches since there were so many callers
 	champion, challenger int
 	challenged           bool // it is the challenger's turn
 	turn                 turnSeen
@@ -23,8 +24,9 @@ type contest struct {
 
 // turnSeen is what was seen of a turn.
 type turnSeen struct {
-	batches int
-	rows    float64       // of those that count
+	skipped int           // batches at its start, or after a pause, that do not count
+	batches int           // that count
+	rows    float64       // of them
 	took    time.Duration // by them, from the end of one to the end of the next
 	last    time.Time     // the end of the newest
 }
@@ -47,6 +49,9 @@ const (
 	// the one before and do not count.
 	leastTurn, mostTurn = 6, 24
 	turnStart           = 3
+	// forgetCallers is after how many batches for another number of callers the scores are
+	// forgotten: after a pause they do not all return at once.
+	forgetCallers = 256
 	// scoreMemory is how many turns a score remembers, and enoughTurns how many decide.
 	scoreMemory, enoughTurns = 32, 4
 	// firstVariance is what the variance of a turn is taken for at first.
@@ -71,12 +76,17 @@ const (
 	contestFading = 0.9
 )
 
-// choose returns the grouping of those that may be in use which is in use now. best is
-// the one that is expected to bring the most.
-func (c *contest) choose(best *goal, all []goal, rates, possible []float64) int {
+// choose returns the goal that is in use now. best is the one of all that is expected to
+// bring the most.
+func (c *contest) choose(best goal, all []goal, rates, possible []float64) goal {
 	if 4*max(c.callers-best.callers, best.callers-c.callers) > c.callers || c.instances != best.instances {
+		if c.instances == best.instances && c.away < forgetCallers {
+			c.turn.skipped = 0
+			return best
+		}
 		*c = contest{callers: best.callers, instances: best.instances, champion: best.grouping}
 	}
+	c.away = 0
 	for i := range c.contenders {
 		c.contenders[i].expected = 0
 	}
@@ -94,10 +104,12 @@ func (c *contest) choose(best *goal, all []goal, rates, possible []float64) int 
 	if c.challenged && c.contenders[c.challenger].expected == 0 {
 		c.crown(c.champion)
 	}
+	best.grouping = c.champion
 	if c.challenged {
-		return c.challenger
+		best.grouping = c.challenger
 	}
-	return c.champion
+	best.rows = c.contenders[best.grouping].rows
+	return best
 }
 
 // crown makes a grouping the champion, with a new turn.
@@ -114,17 +126,15 @@ func (c *contest) observe(rows int, end time.Time, took time.Duration) bool {
 	t := &c.turn
 	gap := end.Sub(t.last)
 	t.last = end
-	if gap > max(16*took, 10*time.Millisecond) { // nobody called for a while
-		c.crown(c.champion)
-		return true
+	if c.away++; c.away > 2*refresh || gap > max(16*took, 10*time.Millisecond) {
+		t.skipped = 0 // others call, or nobody did for a while
 	}
-	start := turnStart * c.instances
-	if t.batches++; t.batches <= start {
+	if t.skipped++; t.skipped <= turnStart*c.instances {
 		return false
 	}
 	t.rows += float64(rows)
 	t.took += min(gap, 4*took) // during more the machine did something else
-	if t.batches < start+c.instances*int(min(mostTurn, leastTurn*(1+c.contenders[c.challenger].score.turns))) {
+	if t.batches++; t.batches < c.instances*int(min(mostTurn, leastTurn*(1+c.contenders[c.challenger].score.turns))) {
 		return false
 	}
 	rate := t.rows / float64(max(1, t.took))

@@ -16,13 +16,13 @@ func contestOf(rates map[int]float64, batches int) map[int]float64 {
 	random := rand.New(rand.NewPCG(1, 2))
 	now := time.Now()
 	used := make(map[int]float64)
-	in := c.choose(&all[2], all, expected, possible)
+	in := c.choose(all[2], all, expected, possible).grouping
 	for n := range batches {
 		rows := c.contenders[in].rows
 		took := time.Duration(float64(rows) / rates[in] * float64(time.Millisecond) * (0.8 + 0.4*random.Float64()))
 		now = now.Add(took)
 		if c.observe(rows, now, took) || n%refresh == 0 {
-			in = c.choose(&all[2], all, expected, possible)
+			in = c.choose(all[2], all, expected, possible).grouping
 		}
 		if n >= batches/2 {
 			used[in] += 2 / float64(batches)
@@ -59,6 +59,40 @@ func TestLargerGroupsWinATie(t *testing.T) {
 	}
 }
 
+// A duel is a contest between batches of four and of two rows.
+type duel struct {
+	contest
+	now time.Time
+}
+
+func newDuel() *duel {
+	d := &duel{now: time.Now()}
+	d.choose(8)
+	d.observe(4, d.now, 10*ms)
+	return d
+}
+
+// choose finds the rows of the batches of so many callers.
+func (d *duel) choose(callers int) int {
+	all := []goal{{callers: callers, instances: 2, rows: callers / 2, grouping: 0}, {callers: callers, instances: 2, rows: callers / 4, grouping: 3}}
+	return d.contest.choose(all[0], all, []float64{1, 1}, []float64{2, 2}).rows
+}
+
+// step ends a batch so long after the one before.
+func (d *duel) step(gap time.Duration) {
+	d.now = d.now.Add(gap)
+	if d.observe(4, d.now, 10*ms) || d.away%refresh == 0 {
+		d.choose(8)
+	}
+}
+
+// turn ends batches until a turn does.
+func (d *duel) turn(gap time.Duration) {
+	for d.step(gap); d.contest.turn.batches > 0 || d.contest.turn.skipped > 0; {
+		d.step(gap)
+	}
+}
+
 // A challenger is not better because the machine became faster in its turn.
 func TestATurnInWhichTheSpeedChangesDoesNotCount(t *testing.T) {
 	for _, test := range []struct {
@@ -71,53 +105,68 @@ func TestATurnInWhichTheSpeedChangesDoesNotCount(t *testing.T) {
 		{"a slower machine", 10 * ms, 16 * ms, 16 * ms, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			var c contest
-			all := []goal{{callers: 8, instances: 2, rows: 4, grouping: 0}, {callers: 8, instances: 2, rows: 2, grouping: 3}}
-			c.choose(&all[0], all, []float64{1, 1}, []float64{2, 2})
-			now := time.Now()
-			c.observe(4, now, 10*ms)
-			turn := func(gap time.Duration) {
-				for {
-					now = now.Add(gap)
-					c.observe(4, now, 10*ms)
-					if c.turn.batches == 0 {
-						return
-					}
-				}
-			}
-			turn(test.before)
-			if !c.challenged {
+			d := newDuel()
+			d.turn(test.before)
+			if !d.challenged {
 				t.Fatal("the champion's first turn ended without a challenge")
 			}
-			turn(test.during)
-			turn(test.after)
-			if got := c.contenders[3].score.turns; got != test.turns {
+			d.turn(test.during)
+			d.turn(test.after)
+			if got := d.contenders[3].score.turns; got != test.turns {
 				t.Errorf("got %v turns that count, want %v", got, test.turns)
 			}
 		})
 	}
 }
 
-// After a pause a turn begins anew: what was answered before and after it tells nothing.
-func TestAPauseEndsATurn(t *testing.T) {
-	var c contest
-	all := []goal{{callers: 8, instances: 2, rows: 4, grouping: 0}, {callers: 8, instances: 2, rows: 2, grouping: 3}}
-	c.choose(&all[0], all, []float64{1, 1}, []float64{2, 2})
-	now := time.Now()
-	step := func(d time.Duration) bool {
-		now = now.Add(d)
-		return c.observe(4, now, time.Millisecond)
+// A pause is not time that batches took, and the first of them after it do not count.
+func TestAPauseIsNoPartOfATurn(t *testing.T) {
+	d := newDuel()
+	d.turn(10 * ms)
+	for range turnStart*2 + 2 { // two of the challenger count
+		d.step(10 * ms)
 	}
-	step(time.Millisecond)
-	for n := 0; !step(time.Millisecond); n++ {
-		if n > 1000 {
-			t.Fatal("there was no challenge in 1000 batches")
+	seen := d.contest.turn
+	d.step(10 * time.Second)
+	for range turnStart*2 - 1 {
+		d.step(30 * ms)
+	}
+	if got := d.contest.turn; !d.challenged || got.batches != seen.batches || got.took != seen.took {
+		t.Errorf("after a pause: challenged %v, %+v; want the challenger's turn as before, %+v", d.challenged, got, seen)
+	}
+	d.step(10 * ms)
+	if got := d.contest.turn.took; got != seen.took+10*ms {
+		t.Errorf("later: got %v in the turn, want %v", got, seen.took+10*ms)
+	}
+}
+
+// After a pause callers come back one after the other. What was learned of all of them
+// is kept, until there are others for long.
+func TestScoresAreKeptWhileCallersAreAway(t *testing.T) {
+	d := newDuel()
+	for range 3 {
+		d.turn(10 * ms)
+	}
+	kept := d.contenders[3].score
+	if kept.turns != 1 {
+		t.Fatalf("got %v turns after three, want 1", kept.turns)
+	}
+	few := func(batches int) {
+		for range batches {
+			d.now = d.now.Add(10 * ms)
+			d.observe(2, d.now, 10*ms)
+			if rows := d.choose(4); rows != 2 {
+				t.Fatalf("got batches of %d rows for four callers, want 2: nothing is known of them", rows)
+			}
 		}
 	}
-	if !c.challenged {
-		t.Fatal("the turn ended without a challenge")
+	few(forgetCallers - 1)
+	d.choose(8)
+	if got := d.contenders[3].score; got != kept {
+		t.Errorf("got %+v when all have returned, want %+v", got, kept)
 	}
-	if !step(time.Second) || c.challenged || c.before != 0 {
-		t.Errorf("after a pause: challenged %v, before %v; want a new turn of the champion", c.challenged, c.before)
+	few(forgetCallers)
+	if d.callers != 4 || d.contenders[3].score.turns != 0 {
+		t.Errorf("after many batches of four callers: scores for %d, of %v turns; want new ones", d.callers, d.contenders[3].score.turns)
 	}
 }
