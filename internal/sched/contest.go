@@ -56,9 +56,11 @@ const (
 	scoreMemory, enoughTurns = 32, 4
 	// firstVariance is what the variance of a turn is taken for at first.
 	firstVariance = 0.08 * 0.08
-	// contending is which part of the champion's rate a contender is expected to have:
-	// what is expected of groups that were not in use of late may be very wrong.
+	// contending is which part of the champion's rate a contender is expected to have at
+	// least: what is expected of groups that were not in use of late may be wrong by
+	// misjudged for each batch.
 	contending = 0.5
+	misjudged  = time.Millisecond
 	// promised is how many times the champion's rate is expected of one that was not
 	// yet tried and becomes the champion at once.
 	promised = 1.1
@@ -159,7 +161,7 @@ func (c *contest) observe(rows int, end time.Time, took time.Duration) bool {
 		c.rest--
 		return false
 	}
-	return c.challenge()
+	return c.challenge(took)
 }
 
 // decide makes the challenger the champion if it clearly brings more, and reports whether
@@ -192,12 +194,13 @@ func (c *contest) wanted(by *contender) float64 {
 }
 
 // challenge begins the turn of a challenger, if there is one that may be better than the
-// champion.
-func (c *contest) challenge() bool {
+// champion, whose batches take so long.
+func (c *contest) challenge(took time.Duration) bool {
 	best, most := -1, 0.0
+	least := max(contending, 1-float64(misjudged)/float64(max(1, took)))
 	for i := range c.contenders {
 		p := &c.contenders[i]
-		if i == c.champion || p.expected < contending*c.contenders[c.champion].expected || p.possible < c.contenders[c.champion].expected {
+		if i == c.champion || p.expected < least*c.contenders[c.champion].expected || p.possible < c.contenders[c.champion].expected {
 			continue
 		}
 		expected := p.expected / c.contenders[c.champion].expected
