@@ -256,7 +256,7 @@ func (a *Auto) awaitReturns(v *View) (time.Duration, int) {
 }
 
 // lateReturn is how many times as long as nearly all take to return a batch of all
-// callers waits for them. An only instance does so if that saves more than one part of
+// callers waits for them. A single instance does so if that saves more than one part of
 // savedByAll of the time that the batch takes.
 const (
 	lateReturn = 4
@@ -333,7 +333,7 @@ const promising = 1.2
 // clearly is how many times as much a group must bring to be preferred to a larger one.
 const clearly = 1.02
 
-// uneven is how many times as much batches of an only instance must bring that do not
+// uneven is how many times as much batches of a single instance must bring that do not
 // divide the callers evenly: some of them wait for another batch now and then, which
 // makes their latencies differ.
 const uneven = 1.05

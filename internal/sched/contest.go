@@ -56,9 +56,9 @@ const (
 	scoreMemory, enoughTurns = 32, 4
 	// firstVariance is what the variance of a turn is taken for at first.
 	firstVariance = 0.08 * 0.08
-	// contending is which part of the champion's rate a contender is expected to have at
-	// least: what is expected of groups that were not in use of late may be wrong by
-	// misjudged for each batch.
+	// The rate that is expected of a contender may be lower than the champion's: by the
+	// part that misjudged is of a batch's time, since what is expected of groups that were
+	// not in use of late may be wrong by so much, but at least contending of it.
 	contending = 0.5
 	misjudged  = time.Millisecond
 	// promised is how many times the champion's rate is expected of one that was not

@@ -170,3 +170,19 @@ func TestScoresAreKeptWhileCallersAreAway(t *testing.T) {
 		t.Errorf("after many batches of four callers: scores for %d, of %v turns; want new ones", d.callers, d.contenders[3].score.turns)
 	}
 }
+
+// What is expected of a contender may be wrong by a millisecond of each batch, which
+// decides much where batches are short, and little where they are long.
+func TestLongBatchesHaveFewerContenders(t *testing.T) {
+	for _, test := range []struct {
+		took       time.Duration
+		challenged bool
+	}{{ms, true}, {30 * ms, false}} {
+		var c contest
+		all := []goal{{callers: 8, instances: 2, rows: 4, grouping: 0}, {callers: 8, instances: 2, rows: 2, grouping: 3}}
+		c.choose(all[0], all, []float64{1, 0.7}, []float64{2, 2})
+		if got := c.challenge(test.took); got != test.challenged {
+			t.Errorf("batches of %v: challenged %v by one that is expected to bring 0.7 as much, want %v", test.took, got, test.challenged)
+		}
+	}
+}

@@ -97,7 +97,7 @@ func TestAnInstanceIsRemovedWhileItsBatchIsParked(t *testing.T) {
 		b, send := parkedTest(t, &holding{[]time.Duration{0, 0, 8 * ms}}, first, computer{&recorder{takes: 5 * ms, log: log}})
 		removed := make(chan time.Duration)
 		go func() {
-			time.Sleep(5*ms + ms/2)
+			time.Sleep(5*ms + ms/2) // of the bubble's time, when the batch waits
 			b.Remove(first)
 			removed <- time.Since(log.start)
 		}()
