@@ -13,8 +13,6 @@ import (
 )
 
 const (
-	// finalists is how many of the static settings have all slices.
-	finalists = 2
 	// settle is the beginning of a slice that is not counted.
 	settle = 50 * time.Millisecond
 	// sliceBatches is how many batches a slice has at least.
@@ -32,40 +30,32 @@ type slicer struct {
 	paused map[string]*measure.Paused
 }
 
-// compareStatics finds the best static setting and returns it with the slices of Shoal
-// without settings and of that setting, which were in turn.
+// compareStatics finds the best static setting and then loads Shoal without settings and
+// with that setting in turn. The slices of the search do not count: the best of several
+// settings had luck, too.
 func (r runner) compareStatics(ctx context.Context, c cell, auto side, statics []static) (best side, got [2][]measure.Sample, err error) {
 	batch := r.longestBatch(c)
 	s := slicer{runner: r, cell: c, length: max(r.slice, sliceBatches*batch), rest: settle/2 + 2*batch, paused: make(map[string]*measure.Paused)}
 	defer s.close()
 	for range 4 { // to learn
-		if _, err := s.slice(ctx, auto); err != nil {
+		if _, err := s.round(ctx, 0, auto); err != nil {
 			return side{}, got, err
 		}
 	}
-	finals, err := s.search(ctx, c, statics)
-	if err != nil {
+	if best, err = s.search(ctx, c, statics); err != nil {
 		return side{}, got, err
 	}
-	all := append([]side{auto}, finals...)
-	samples := make([][]measure.Sample, len(all))
 	for n := range r.slices {
-		round, err := s.round(ctx, n, all)
+		round, err := s.round(ctx, n, auto, best)
 		if err != nil {
 			return side{}, got, err
 		}
 		for i, sample := range round {
-			samples[i] = append(samples[i], sample)
+			got[i] = append(got[i], sample)
 		}
 	}
-	at := 1
-	for i := range samples[1:] {
-		if measure.Medians(samples[i+1]).Throughput > measure.Medians(samples[at]).Throughput {
-			at = i + 1
-		}
-	}
-	fmt.Fprintf(os.Stderr, "%s, %d slices of %v: %.3f of %q\n", c.name(), r.slices, s.length, compare(samples[0], samples[at]).Throughput, all[at].name)
-	return all[at], [2][]measure.Sample{samples[0], samples[at]}, nil
+	fmt.Fprintf(os.Stderr, "%s, %d slices of %v: %.3f of %q\n", c.name(), r.slices, s.length, compare(got[0], got[1]).Throughput, best.name)
+	return best, got, nil
 }
 
 // longestBatch returns what a batch of all callers of an instance takes.
@@ -82,7 +72,7 @@ func (r runner) longestBatch(c cell) time.Duration {
 // search returns the best of the static settings: each has a slice, the better half two
 // more, and so on. A caller alone has nobody to wait for: there only the setting
 // without a delay counts.
-func (s *slicer) search(ctx context.Context, c cell, statics []static) ([]side, error) {
+func (s *slicer) search(ctx context.Context, c cell, statics []static) (side, error) {
 	type tried struct {
 		side
 		throughput []float64
@@ -94,30 +84,26 @@ func (s *slicer) search(ctx context.Context, c cell, statics []static) ([]side, 
 		}
 		left = append(left, &tried{side: side{st.String(), s.oneCopy, staticModel(group{model: c.model, setting: c.setting}, i, st)}})
 	}
-	for runs := 1; len(left) > finalists; runs *= 2 {
+	for runs := 1; len(left) > 1; runs *= 2 {
 		for range runs {
 			for _, t := range left {
-				got, err := s.slice(ctx, t.side)
+				got, err := s.round(ctx, 0, t.side)
 				if err != nil {
-					return nil, err
+					return side{}, err
 				}
-				t.throughput = append(t.throughput, got.Throughput)
+				t.throughput = append(t.throughput, got[0].Throughput)
 			}
 		}
 		slices.SortStableFunc(left, func(a, b *tried) int {
 			return -cmp.Compare(report.Median(a.throughput), report.Median(b.throughput))
 		})
-		left = left[:max(finalists, len(left)/2)]
+		left = left[:len(left)/2]
 	}
-	var best []side
-	for _, t := range left {
-		best = append(best, t.side)
-	}
-	return best, nil
+	return left[0].side, nil
 }
 
 // round loads every side once, in an order that changes from round to round.
-func (s *slicer) round(ctx context.Context, n int, sides []side) (samples []measure.Sample, err error) {
+func (s *slicer) round(ctx context.Context, n int, sides ...side) (samples []measure.Sample, err error) {
 	err = s.undisturbed(ctx, func() (float64, error) {
 		samples = make([]measure.Sample, len(sides))
 		worst := 0.0
