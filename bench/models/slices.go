@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// settle is the beginning of a slice that is not counted.
+	// settle is the beginning of a slice that is not counted; with it are two batches.
 	settle = 50 * time.Millisecond
 	// sliceBatches is how many batches a slice has at least.
 	sliceBatches = 8
@@ -25,6 +25,7 @@ const (
 type slicer struct {
 	runner
 	cell   cell
+	settle time.Duration // its beginning, which is not counted
 	length time.Duration
 	rest   time.Duration // after a slice, in which what was sent is answered
 	paused map[string]*measure.Paused
@@ -35,7 +36,7 @@ type slicer struct {
 // settings had luck, too.
 func (r runner) compareStatics(ctx context.Context, c cell, auto side, statics []static) (best side, got [2][]measure.Sample, err error) {
 	batch := r.longestBatch(c)
-	s := slicer{runner: r, cell: c, length: max(r.slice, sliceBatches*batch), rest: settle/2 + 2*batch, paused: make(map[string]*measure.Paused)}
+	s := slicer{runner: r, cell: c, settle: settle + 2*batch, length: max(r.slice, sliceBatches*batch), rest: settle/2 + 2*batch, paused: make(map[string]*measure.Paused)}
 	defer s.close()
 	for range 4 { // to learn
 		if _, err := s.round(ctx, 0, auto); err != nil {
@@ -130,7 +131,7 @@ func (s *slicer) slice(ctx context.Context, on side) (measure.Sample, error) {
 		if err != nil {
 			return measure.Sample{}, err
 		}
-		return measure.Run(ctx, on.server, measure.Load{Model: on.model.Name, Target: target, Callers: s.cell.callers, Warmup: settle, Duration: s.length})
+		return measure.Run(ctx, on.server, measure.Load{Model: on.model.Name, Target: target, Callers: s.cell.callers, Warmup: s.settle, Duration: s.length})
 	}
 	p := s.paused[on.name]
 	if p == nil {
@@ -140,7 +141,7 @@ func (s *slicer) slice(ctx context.Context, on side) (measure.Sample, error) {
 		}
 		s.paused[on.name] = p
 	}
-	got, err := p.Slice(ctx, settle, s.length)
+	got, err := p.Slice(ctx, s.settle, s.length)
 	time.Sleep(s.rest)
 	return got, err
 }

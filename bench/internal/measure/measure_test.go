@@ -23,14 +23,23 @@ func TestStatsSinceAnEarlierReading(t *testing.T) {
 		}
 		return s
 	}
-	const line = `{"name":"m","version":"%d","inference_count":%d,"execution_count":%d,"inference_stats":{"queue":{"count":%d,"ns":%d},"compute_infer":{"count":1,"ns":5000}}}`
-	before := parse(`{"model_stats":[` + fmt.Sprintf(line, 1, 10, 10, 10, 10_000) + `]}`)
-	after := parse(`{"model_stats":[` + fmt.Sprintf(line, 1, 40, 15, 40, 310_000) + "," + fmt.Sprintf(line, 2, 20, 5, 0, 0) + `]}`)
+	const line = `{"name":"m","version":"%d","inference_count":%d,"execution_count":%d,"last_inference":%d,"inference_stats":{"queue":{"count":%d,"ns":%d},"compute_infer":{"count":1,"ns":5000}}}`
+	before := parse(`{"model_stats":[` + fmt.Sprintf(line, 1, 10, 10, 7_000, 10, 10_000) + `]}`)
+	after := parse(`{"model_stats":[` + fmt.Sprintf(line, 1, 40, 15, 7_250, 40, 310_000) + "," + fmt.Sprintf(line, 2, 20, 5, 7_200, 0, 0) + `]}`)
 	if batch, queue, infer := after.since(before); batch != 5 || queue != 10 || infer != 5 {
 		t.Errorf("got mean batch %v, queue %v us and model %v us, want 5, 10 and 5: 50 rows in 10 executions, 300 us for 30 requests, 5 us for 1", batch, queue, infer)
 	}
 	if batch, queue, infer := after.since(after); batch != 0 || queue != 0 || infer != 0 {
 		t.Errorf("got %v, %v and %v, want 0 when nothing happened", batch, queue, infer)
+	}
+	if rate := after.rate(before); rate != 200 {
+		t.Errorf("got %v rows/s, want 200: 50 rows from the end of a batch to that of another 250 ms later", rate)
+	}
+	if rate := after.rate(after); rate != 0 {
+		t.Errorf("got %v rows/s, want 0 when no batch ended", rate)
+	}
+	if rate := after.rate(stats{}); rate != 0 {
+		t.Errorf("got %v rows/s, want 0 when it is not known when the batch before ended", rate)
 	}
 	if _, err := parseStats([]byte("<html>")); err == nil {
 		t.Error("got no error, want one of an answer that is not JSON")
@@ -41,14 +50,15 @@ func TestStatsSinceAnEarlierReading(t *testing.T) {
 // its statistics as batches of two.
 func serve(t *testing.T, handle http.HandlerFunc) *peer.Server {
 	t.Helper()
-	var n atomic.Int64
+	var n, last atomic.Int64
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet {
 			served := n.Load()
-			fmt.Fprintf(w, `{"model_stats":[{"inference_count":%d,"execution_count":%d}]}`, 2*served, served)
+			fmt.Fprintf(w, `{"model_stats":[{"inference_count":%d,"execution_count":%d,"last_inference":%d}]}`, 2*served, served, last.Load())
 			return
 		}
 		n.Add(1)
+		last.Store(time.Now().UnixMilli())
 		_, _ = io.Copy(io.Discard, r.Body)
 		handle(w, r)
 	}))

@@ -64,18 +64,19 @@ func (p *Paused) answered(ctx context.Context) error {
 	return err
 }
 
-// Slice loads the server for a moment, of which the beginning is not counted. It sees
-// what the server counts: no latencies.
+// Slice loads the server for a moment, of which the beginning is not counted: a batch must
+// end in it. It sees what the server counts: no latencies.
 func (p *Paused) Slice(ctx context.Context, settle, duration time.Duration) (Sample, error) {
+	begin := time.Now()
 	if err := p.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		return Sample{}, err
 	}
 	time.Sleep(settle)
-	s, err := p.slice(ctx, duration)
+	s, err := p.slice(ctx, begin, duration)
 	return s, errors.Join(err, p.cmd.Process.Signal(syscall.SIGSTOP))
 }
 
-func (p *Paused) slice(ctx context.Context, duration time.Duration) (Sample, error) {
+func (p *Paused) slice(ctx context.Context, begin time.Time, duration time.Duration) (Sample, error) {
 	host := readCPUTime()
 	clock, err := readClocks(p.server)
 	if err != nil {
@@ -85,23 +86,21 @@ func (p *Paused) slice(ctx context.Context, duration time.Duration) (Sample, err
 	if err != nil {
 		return Sample{}, err
 	}
-	begin := time.Now()
 	time.Sleep(duration)
 	after, err := readStats(ctx, p.server.HTTP, p.model)
 	if err != nil {
 		return Sample{}, err
 	}
-	took := time.Since(begin)
 	clockAfter, err := readClocks(p.server)
 	if err != nil {
 		return Sample{}, err
 	}
-	n := after.Inferences - before.Inferences
-	if n == 0 {
+	n, rate := after.Inferences-before.Inferences, after.rate(before)
+	if rate == 0 || before.Last < uint64(begin.UnixMilli()) { // that batch was of an earlier slice
 		return Sample{}, ErrNoAnswer
 	}
 	s := Sample{
-		Requests: int64(n), Throughput: float64(n) / took.Seconds(),
+		Requests: int64(n), Throughput: rate,
 		CPU: micros(clockAfter.server-clock.server) / float64(n), WorkerCPU: micros(clockAfter.workers-clock.workers) / float64(n),
 		Stolen: readCPUTime().since(host),
 	}

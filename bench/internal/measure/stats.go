@@ -13,6 +13,7 @@ import (
 type stats struct {
 	Inferences uint64 `json:"inference_count"` // rows
 	Executions uint64 `json:"execution_count"`
+	Last       uint64 `json:"last_inference"` // when the newest batch ended, in milliseconds
 	Inference  struct {
 		Queue duration `json:"queue"`
 		Infer duration `json:"compute_infer"`
@@ -72,10 +73,21 @@ func parseStats(body []byte) (stats, error) {
 	for _, s := range answer.Models {
 		sum.Inferences += s.Inferences
 		sum.Executions += s.Executions
+		sum.Last = max(sum.Last, s.Last)
 		sum.Inference.Queue.add(s.Inference.Queue)
 		sum.Inference.Infer.add(s.Inference.Infer)
 	}
 	return sum, nil
+}
+
+// rate returns how many rows were answered in a second after an earlier reading, from the
+// end of a batch to the end of another: with a handful of batches between the readings,
+// their number tells the time between them badly. It is 0 if less than two batches ended.
+func (s stats) rate(before stats) float64 {
+	if before.Last == 0 || s.Last <= before.Last {
+		return 0
+	}
+	return 1e3 * float64(s.Inferences-before.Inferences) / float64(s.Last-before.Last)
 }
 
 // since returns the mean batch and the mean times in the queue and in the model,
