@@ -121,11 +121,11 @@ func (a *Auto) Decide(v *View) Decision {
 	if rows == 1 {
 		return d
 	}
-	take := min(rows, a.MaxRows)
-	if v.Idle > 1 {
+	take, loops := min(rows, a.MaxRows), a.loops(v)
+	if v.Idle > 1 && !(loops && 2*v.InFlight < a.callers(v)) { // after a pause callers return one after the other
 		take = min(take, a.split(v))
 	}
-	if a.loops(v) {
+	if loops {
 		take = min(take, a.goal(v))
 	} else {
 		take = a.fit(rows, take, v.Instances)

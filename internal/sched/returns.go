@@ -122,9 +122,13 @@ func (r *returns) waiting() *times {
 	return &r.awaited
 }
 
+// mostLost is how many answers of a batch count at most as not followed by a request:
+// callers that all pause are still callers.
+const mostLost = 8
+
 // drop removes the oldest answers: those left had no return.
 func (r *returns) drop() {
-	for range min(64, r.answers[r.first].left) {
+	for range min(mostLost, r.answers[r.first].left) {
 		r.back -= r.back / 64
 	}
 	r.first = (r.first + 1) % len(r.answers)

@@ -115,3 +115,30 @@ func TestReturnsOfThoseWhoWaitLong(t *testing.T) {
 		}
 	}
 }
+
+// TestCallersThatPauseAreStillCallers: none of 64 sends again for a second.
+func TestCallersThatPauseAreStillCallers(t *testing.T) {
+	var r returns
+	now := epoch
+	batch := func(after time.Duration) {
+		var all []*infer.Request
+		for range 64 {
+			all = append(all, &infer.Request{Queued: now.Add(after)})
+		}
+		now = now.Add(after + 10*ms)
+		r.observe(all, now, now, false, 40*ms)
+	}
+	for range 20 {
+		batch(300 * us)
+	}
+	batch(time.Second)
+	if r.back < 0.8 {
+		t.Errorf("got a share of %v that return, want most after one pause", r.back)
+	}
+	for range 20 {
+		batch(time.Second)
+	}
+	if r.back > 0.5 {
+		t.Errorf("got a share of %v that return, want less than half if they always pause", r.back)
+	}
+}

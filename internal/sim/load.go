@@ -12,6 +12,9 @@ type Load struct {
 	// two.
 	Callers    int
 	Turnaround [2]time.Duration
+	// Busy and Pause make all callers send for Busy and then nothing for Pause, in turn;
+	// after a pause they send one after the other, PauseGap apart. 0 is for no pauses.
+	Busy, Pause, PauseGap time.Duration
 	// Rate is how many requests of others come in a second on average.
 	Rate float64
 	// Burst is how many of them come together on average, BurstGap apart; 0 and
@@ -40,10 +43,46 @@ func (l *Load) turnaround(rng *rand.Rand) time.Duration {
 	return least + time.Duration(rng.Int64N(int64(most-least)))
 }
 
+// next returns when a caller sends again that has its answer now.
+func (l *Load) next(caller int, now time.Duration, rng *rand.Rand) time.Duration {
+	at := now + l.turnaround(rng)
+	if l.Pause == 0 {
+		return at
+	}
+	cycle := l.Busy + l.Pause
+	if at%cycle < l.Busy {
+		return at
+	}
+	return at - at%cycle + cycle + time.Duration(caller)*l.PauseGap
+}
+
+// between is what was answered between pauses. A span of it begins with the end of the
+// first batch after a fifth of the time in which callers send.
+type between struct {
+	answered   int
+	took, last time.Duration // last is the end of the newest batch; 0 after a pause
+}
+
+// end counts a batch that ends.
+func (b *between) end(l *Load, now time.Duration, requests int) {
+	if l.Pause == 0 {
+		return
+	}
+	switch at := now % (l.Busy + l.Pause); {
+	case at < l.Busy/5, at >= l.Busy:
+		b.last = 0
+		return
+	case b.last > 0:
+		b.answered += requests
+		b.took += now - b.last
+	}
+	b.last = now
+}
+
 // begin has the first requests come.
 func (r *run) begin() {
 	for c := range r.Load.Callers {
-		r.events.push(event{at: r.Load.turnaround(r.arrivals), caller: c})
+		r.events.push(event{at: r.Load.next(c, 0, r.arrivals), caller: c})
 	}
 	if r.Load.Rate > 0 {
 		r.events.push(event{at: r.gap(), caller: -1})

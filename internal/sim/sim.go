@@ -38,7 +38,7 @@ type Setup struct {
 type Result struct {
 	Batches    int
 	MeanBatch  float64 // rows
-	Throughput float64 // requests answered in a second
+	Throughput float64 // requests answered in a second; if callers pause, between the pauses
 	Mean       time.Duration
 	P50, P99   time.Duration
 	// Digest is a hash of all batches: when each started, with which requests.
@@ -66,6 +66,7 @@ type run struct {
 	busy      int
 	rows      int
 	from      time.Duration // when counting began
+	between   between
 	latencies []time.Duration
 	result    Result
 }
@@ -151,6 +152,7 @@ func (r *run) digest(n uint64) { r.result.Digest = (r.result.Digest ^ n) * 10995
 // end answers the requests of a batch that has run.
 func (r *run) end(e *sched.Execution) {
 	r.busy--
+	r.between.end(&r.Load, r.now, len(e.Requests))
 	for _, q := range e.Requests {
 		if r.answered == r.Warmup {
 			r.from = r.now
@@ -160,7 +162,7 @@ func (r *run) end(e *sched.Execution) {
 		}
 		r.answered++
 		if caller := r.callers[q.Version]; caller >= 0 {
-			r.events.push(event{at: r.now + r.Load.turnaround(r.arrivals), caller: caller})
+			r.events.push(event{at: r.Load.next(caller, r.now, r.arrivals), caller: caller})
 		}
 		r.unused = append(r.unused, int(q.Version))
 	}
@@ -178,5 +180,8 @@ func (r *run) summary() Result {
 	res.Mean, res.P50, res.P99 = sum/time.Duration(n), r.latencies[n/2], r.latencies[n*99/100]
 	res.MeanBatch = float64(r.rows) / float64(max(1, res.Batches))
 	res.Throughput = float64(r.answered-r.Warmup) / (r.now - r.from).Seconds()
+	if r.Load.Pause > 0 {
+		res.Throughput = float64(r.between.answered) / r.between.took.Seconds()
+	}
 	return res
 }

@@ -94,3 +94,17 @@ func TestEventsComeInOrder(t *testing.T) {
 		last = e
 	}
 }
+
+// TestAPauseDoesNotSpoilBatches: callers that all pause and return one after the other
+// are as many as before, so that no instance starts with the first few of them.
+func TestAPauseDoesNotSpoilBatches(t *testing.T) {
+	for _, instances := range []int{1, 2, 4} {
+		setup := Setup{
+			Policy: sched.NewAuto(64), MaxRows: 64, Instances: instances, Cost: line(20*ms, ms), Seed: 1, Requests: 6000, Warmup: 6000,
+			Load: Load{Callers: 64, Turnaround: [2]time.Duration{ms, 2 * ms}, Busy: 500 * ms, Pause: 500 * ms, PauseGap: ms / 50},
+		}
+		if got, want := Run(setup).MeanBatch, 64/float64(instances); got < 0.97*want {
+			t.Errorf("%d instances: got batches of %.1f rows, want nearly all of %v", instances, got, want)
+		}
+	}
+}
