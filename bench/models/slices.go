@@ -143,6 +143,9 @@ func (s *slicer) slice(ctx context.Context, on side) (measure.Sample, error) {
 	}
 	got, err := p.Slice(ctx, s.settle, s.length)
 	time.Sleep(s.rest)
+	if err != nil {
+		err = fmt.Errorf("a slice of %q: %w", on.name, err)
+	}
 	return got, err
 }
 
