@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	// settle is the beginning of a slice that is not counted; with it are two batches.
+	// settle is the beginning of a slice that is not counted; the time of two batches is
+	// added to it.
 	settle = 50 * time.Millisecond
 	// sliceBatches is how many batches a slice has at least.
 	sliceBatches = 8

@@ -38,7 +38,7 @@ type Setup struct {
 type Result struct {
 	Batches    int
 	MeanBatch  float64 // rows
-	Throughput float64 // requests answered in a second; if callers pause, between the pauses
+	Throughput float64 // requests answered in a second; if callers pause, between the pauses, and with the warm-up
 	Mean       time.Duration
 	P50, P99   time.Duration
 	// Digest is a hash of all batches: when each started, with which requests.

@@ -81,8 +81,8 @@ func parseStats(body []byte) (stats, error) {
 }
 
 // rate returns how many rows were answered in a second after an earlier reading, from the
-// end of a batch to the end of another: with a handful of batches between the readings,
-// their number tells the time between them badly. It is 0 if less than two batches ended.
+// end of a batch to the end of another: with ten batches between the readings, one more
+// or less would change it by a tenth. It is 0 if no batch ended since, or none before.
 func (s stats) rate(before stats) float64 {
 	if before.Last == 0 || s.Last <= before.Last {
 		return 0
