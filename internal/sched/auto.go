@@ -98,6 +98,7 @@ func (a *Auto) learn() {
 	l := &a.learned
 	l.runs, l.goal = a.runs, goal{}
 	a.groups.fade()
+	a.costs.draw() // also with the last batches, which may be those of a trial
 	l.turn, l.half = a.returns.all.within(0.9), a.returns.all.within(0.5)
 	l.latest = a.returns.all.within(0.99)
 	// What was not seen for long is tried again.

@@ -106,6 +106,9 @@ func (c *contest) choose(best goal, all []goal, rates, possible []float64) goal 
 	if c.challenged && c.contenders[c.challenger].expected == 0 {
 		c.crown(c.champion)
 	}
+	if best.grouping != c.champion && b.score.turns == 0 {
+		c.rest = 0 // it was not expected to be better when the rest began
+	}
 	best.grouping = c.champion
 	if c.challenged {
 		best.grouping = c.challenger

@@ -114,7 +114,7 @@ func (c *costs) hope(rows, busy int) time.Duration {
 		return expected
 	}
 	age := float64(t.spent-p.spent) / float64(least*hopeAfter*time.Duration(max(1, p.tries)))
-	if p.seen <= firstBatches && t.seen > 3*firstBatches {
+	if p.seen <= firstBatches && t.seen > 2*firstBatches {
 		age = max(age, 1)
 	}
 	least -= time.Duration(min(0.1, age/100) * float64(least)) // after very long
@@ -191,6 +191,15 @@ func (c *costs) mean(rows float64, busy int) time.Duration {
 		}
 	}
 	return 0
+}
+
+// draw makes the curves of all that was seen.
+func (c *costs) draw() {
+	for i := range c.by {
+		if t := &c.by[i]; t.seen > t.drawn {
+			t.draw()
+		}
+	}
 }
 
 // draw makes the curve of the points. Where more rows seem to take less time, the

@@ -13,7 +13,7 @@ func TestSlowFirstBatchesAreTriedAgainSoon(t *testing.T) {
 	for range 4 {
 		c.observe(4, 1, 100*ms)
 	}
-	for range 3 * firstBatches {
+	for range 2 * firstBatches {
 		c.observe(3, 1, 30*ms)
 	}
 	if got := c.hope(4, 1); got > 40*ms {

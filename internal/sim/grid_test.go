@@ -53,56 +53,73 @@ type scene struct {
 	load   func(s shape, instances int) Load
 	spread float64 // of the times that batches take
 	slow   float64 // how many times as long they take half of the time; 0 for never
+	fresh  bool    // nothing is known of the model
 }
 
 func callers(n int, least, most time.Duration) scene {
-	return scene{fmt.Sprintf("%d callers that take up to %v", n, most), func(shape, int) Load {
+	return scene{name: fmt.Sprintf("%d callers that take up to %v", n, most), load: func(shape, int) Load {
 		return Load{Callers: n, Turnaround: [2]time.Duration{least, most}}
-	}, 0.03, 0}
+	}, spread: 0.03}
 }
 
 // pausing is a scene whose callers stop together now and then.
 func pausing(sc scene) scene {
-	return scene{sc.name + ", pausing", func(s shape, instances int) Load {
-		l := sc.load(s, instances)
+	load := sc.load
+	sc.name += ", pausing"
+	sc.load = func(s shape, instances int) Load {
+		l := load(s, instances)
 		l.Busy = max(250*ms, 8*s.cost(min(s.maxRows, max(1, l.Callers/instances)), 1))
 		l.Pause, l.PauseGap = l.Busy, ms/50
 		return l
-	}, sc.spread, sc.slow}
+	}
+	return sc
 }
 
 // random is a stream at a share of what the instances can do.
 func random(share float64) scene {
-	return scene{fmt.Sprintf("random at %.2f", share), func(s shape, instances int) Load {
+	return scene{name: fmt.Sprintf("random at %.2f", share), load: func(s shape, instances int) Load {
 		return Load{Rate: share * float64(instances*s.maxRows) / s.cost(s.maxRows, instances).Seconds()}
-	}, 0.03, 0}
+	}, spread: 0.03}
 }
 
 // bursts is a stream like random whose requests come in groups of eight on average.
 func bursts(share float64) scene {
-	return scene{fmt.Sprintf("bursts at %.2f", share), func(s shape, instances int) Load {
+	return scene{name: fmt.Sprintf("bursts at %.2f", share), load: func(s shape, instances int) Load {
 		l := random(share).load(s, instances)
 		l.Burst, l.BurstGap = 8, ms/20
 		return l
-	}, 0.03, 0}
+	}, spread: 0.03}
 }
 
 // swinging is a stream like random whose rate changes between a fifth and nine fifths
 // of the mean.
 func swinging(share float64) scene {
-	return scene{fmt.Sprintf("swinging at %.2f", share), func(s shape, instances int) Load {
+	return scene{name: fmt.Sprintf("swinging at %.2f", share), load: func(s shape, instances int) Load {
 		l := random(share).load(s, instances)
 		l.Swing, l.Dwell = 0.8, 200*ms
 		return l
-	}, 0.03, 0}
+	}, spread: 0.03}
 }
 
 // noisy is a scene on a machine that does other things as well.
-func noisy(sc scene) scene { return scene{sc.name + ", noisy", sc.load, 0.3, 0} }
+func noisy(sc scene) scene {
+	sc.name, sc.spread = sc.name+", noisy", 0.3
+	return sc
+}
 
 // unsteady is a scene on a machine that is slower half of the time, as virtual
 // machines are whose neighbours come and go.
-func unsteady(sc scene) scene { return scene{sc.name + ", unsteady", sc.load, sc.spread, 1.6} }
+func unsteady(sc scene) scene {
+	sc.name, sc.slow = sc.name+", unsteady", 1.6
+	return sc
+}
+
+// fresh is a scene of the first batches of a model, which are slow and of which the times
+// vary by that.
+func fresh(spread float64, sc scene) scene {
+	sc.name, sc.spread, sc.fresh = fmt.Sprintf("%s, first batches that vary by %v", sc.name, spread), spread, true
+	return sc
+}
 
 // The first three of closed and of open are those of the short grid.
 var (
@@ -117,6 +134,11 @@ var (
 	paused = []scene{
 		pausing(callers(8, ms/10, 3*ms/10)), pausing(callers(16, ms/10, 3*ms/10)), pausing(callers(64, ms/10, 3*ms/10)),
 		pausing(callers(64, ms, 2*ms)), pausing(noisy(callers(8, ms/10, 3*ms/10))), pausing(noisy(callers(64, ms/10, 3*ms/10))),
+	}
+	begun = []scene{
+		fresh(0.1, callers(8, ms/10, 3*ms/10)), fresh(0.1, callers(16, ms/10, 3*ms/10)), fresh(0.1, callers(64, ms/10, 3*ms/10)),
+		fresh(0.03, callers(8, ms/10, 3*ms/10)), fresh(0.03, callers(16, ms/10, 3*ms/10)), fresh(0.03, callers(64, ms/10, 3*ms/10)),
+		fresh(0.2, callers(8, ms/10, 3*ms/10)), fresh(0.2, callers(16, ms/10, 3*ms/10)), fresh(0.2, callers(64, ms/10, 3*ms/10)),
 	}
 	open = []scene{
 		random(0.2), random(0.8), bursts(0.5),
@@ -156,6 +178,9 @@ func simulate(s shape, instances int, sc scene, requests, runs int) cell {
 		Requests: requests, Warmup: requests, Seed: 1,
 	}
 	switch {
+	case sc.fresh:
+		setup.Cold, setup.Warmup, setup.Requests = 6*instances, 10*setup.Load.Callers, 60*setup.Load.Callers
+		runs = max(4, 3*runs) // what is learned first is chance
 	case sc.slow > 0:
 		setup.Requests *= 4 * instances // for several changes of the speed
 	case setup.Load.Rate > 0 && runs > 1:
@@ -236,6 +261,7 @@ func TestAutoBesideTheBestSetting(t *testing.T) {
 		{"callers", closed, 2, gate{mean: 1.005, in2: 0.95, in5: 1, worst: 1.05}, gate{mean: 0.992, in2: 0.97, in5: 0.99, worst: 1.052}},
 		{"callers of a machine that does other things", disturbed, 2, gate{}, gate{mean: 0.996, in2: 0.93, in5: 0.98, worst: 1.058}},
 		{"callers that pause", paused, 2, gate{}, gate{mean: 0.998, in2: 0.9, in5: 0.99, worst: 1.05}},
+		{"first batches of a model", begun, 1, gate{mean: 1.01, in2: 0.8, in5: 0.96, worst: 1.09}, gate{mean: 1.004, in2: 0.82, in5: 0.95, worst: 1.1}},
 		{"streams", open, 2, gate{mean: 0.99, in2: 0.95, in5: 1, worst: 1.05}, gate{mean: 0.98, in2: 0.95, in5: 0.98, worst: 1.061}},
 	}
 	instances, requests, runs := []int{1, 2}, 1500, 1

@@ -28,7 +28,9 @@ type Setup struct {
 	// second span of Dwell. 0 is for never.
 	Slow  float64
 	Dwell time.Duration
-	Load  Load
+	// Cold is how many batches take half as long again: the first ones.
+	Cold int
+	Load Load
 	// Requests is how many are answered and counted, after Warmup others.
 	Requests, Warmup int
 	Seed             uint64
@@ -64,6 +66,7 @@ type run struct {
 	sent      uint64
 	answered  int
 	busy      int
+	started   int // batches
 	rows      int
 	from      time.Duration // when counting began
 	between   between
@@ -124,6 +127,9 @@ func (r *run) send(caller int) {
 func (r *run) start(e *sched.Execution) {
 	r.busy++
 	took := time.Duration(float64(r.Cost(e.Rows, r.busy)) * r.slowness())
+	if r.started++; r.started <= r.Cold {
+		took += took / 2
+	}
 	if r.Spread > 0 {
 		took = time.Duration(float64(took) * math.Exp(r.Spread*r.costs.NormFloat64()))
 	}
