@@ -114,8 +114,8 @@ func unsteady(sc scene) scene {
 	return sc
 }
 
-// fresh is a scene of the first batches of a model, which are slow and of which the times
-// vary by that.
+// fresh is a scene of the first batches of a model. Some of them are slow, and their times
+// have that spread.
 func fresh(spread float64, sc scene) scene {
 	sc.name, sc.spread, sc.fresh = fmt.Sprintf("%s, first batches that vary by %v", sc.name, spread), spread, true
 	return sc

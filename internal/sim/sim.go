@@ -28,7 +28,7 @@ type Setup struct {
 	// second span of Dwell. 0 is for never.
 	Slow  float64
 	Dwell time.Duration
-	// Cold is how many batches take half as long again: the first ones.
+	// Cold is how many of the first batches take 1.5 times as long.
 	Cold int
 	Load Load
 	// Requests is how many are answered and counted, after Warmup others.
