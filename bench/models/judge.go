@@ -73,7 +73,7 @@ func judge(m measured, pinned bool) result {
 	if len(m.static) > 0 {
 		static := measure.Medians(m.static)
 		r.Static, r.StaticName, r.ToStatic = &static, m.chosen, compare(m.auto, m.static)
-		r.ToStatic.takeSlices(compare(m.slices[0], m.slices[1]))
+		r.ToStatic.takeSlices(m.slices)
 		r.gate("throughput to static", r.ToStatic.Throughput/staticFloor)
 		r.gate("p99 to static", staticP99/r.ToStatic.P99)
 	}
@@ -136,8 +136,32 @@ func compare(shoal, other []measure.Sample) *comparison {
 }
 
 // takeSlices takes what slices tell better than rounds.
-func (c *comparison) takeSlices(s *comparison) {
-	c.Throughput, c.Low, c.High, c.CPU = s.Throughput, s.Low, s.High, s.CPU
+func (c *comparison) takeSlices(s [2][]measure.Sample) {
+	t := total(s[0], s[1])
+	c.Throughput, c.Low, c.High, c.CPU = t.ratio, t.low, t.high, compare(s[0], s[1]).CPU
+}
+
+// A totalled is the ratio of what two sides answered in all of their slices together, with
+// its 95 % confidence. Batches of the same callers and the same setting may be full for
+// seconds and then half as large: the median of many slices would not see the smaller part.
+type totalled struct{ ratio, low, high float64 }
+
+// total compares two sides that ran in slices of the same length, one after the other.
+func total(shoal, other []measure.Sample) totalled {
+	ratio := func(slices []int) float64 {
+		var ours, theirs float64
+		for _, i := range slices {
+			ours, theirs = ours+shoal[i].Throughput, theirs+other[i].Throughput
+		}
+		return ours / theirs
+	}
+	all := make([]int, len(shoal))
+	for i := range all {
+		all[i] = i
+	}
+	t := totalled{ratio: ratio(all)}
+	t.low, t.high = report.Interval(len(all), ratio)
+	return t
 }
 
 // sort puts the losers first.

@@ -29,6 +29,7 @@ type options struct {
 	warmup, duration     time.Duration
 	slices               int
 	slice                time.Duration
+	precision            float64
 	steal                float64
 	patience             time.Duration
 	quick, pin           bool
@@ -54,13 +55,14 @@ func main() {
 	flag.IntVar(&o.rounds, "rounds", 5, "rounds; ratios are medians of them")
 	flag.DurationVar(&o.duration, "duration", 3*time.Second, "load in one run")
 	flag.DurationVar(&o.warmup, "warmup", 500*time.Millisecond, "load before it that is not counted")
-	flag.IntVar(&o.slices, "slices", 40, "slices in which Shoal and the best static settings are loaded in turn")
-	flag.DurationVar(&o.slice, "slice", 200*time.Millisecond, "the length of a slice; eight batches of a slow model are longer")
+	flag.IntVar(&o.slices, "slices", 160, "slices in which Shoal and the best static settings are loaded in turn, at most")
+	flag.Float64Var(&o.precision, "precision", 0.015, "fewer of them if the ratio of all together is known so well, with 95 % confidence")
+	flag.DurationVar(&o.slice, "slice", 100*time.Millisecond, "the length of a slice; eight batches of a slow model are longer")
 	flag.Float64Var(&o.steal, "steal", 0.05, "repeat a round during which the host gave other machines more than this share of the cores")
 	flag.DurationVar(&o.patience, "patience", 2*time.Minute, "repeat it for so long at most; then it counts as it is")
 	flag.BoolVar(&o.quick, "quick", false, "3 rounds of 1s, 20 slices, the small grid and the third-party generators only, unless other flags say otherwise")
 	flag.BoolVar(&o.pin, "pin", false, "keep the servers on the first half of the cores and the clients on the rest")
-	flag.StringVar(&o.grid, "grid", "full", "static settings to compare with: full, small or none")
+	flag.StringVar(&o.grid, "grid", "full", "static settings to compare with: full, small, none or a list such as 1000/8,0/0, each its delay in microseconds and its preferred rows")
 	flag.StringVar(&o.models, "model", "", "only these models, separated by commas")
 	flag.StringVar(&o.settings, "setting", "", "only these settings: plain, dynamic, dynamic2")
 	flag.StringVar(&o.callers, "callers", "1,8,16,64", "numbers of callers")

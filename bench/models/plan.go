@@ -60,7 +60,8 @@ func (s static) batching() string {
 	return fmt.Sprintf("dynamic_batching { %smax_queue_delay_microseconds: %d }\n", preferred, s.delay) + tritonRules
 }
 
-// grids returns the static settings that are tried.
+// grids returns the static settings that are tried: those of a grid with a name, or a
+// list such as "1000/8,0/0", the delay in microseconds and the preferred rows of each.
 func grids(name string) ([]static, error) {
 	switch name {
 	case "none":
@@ -76,7 +77,17 @@ func grids(name string) ([]static, error) {
 		}
 		return all, nil
 	}
-	return nil, fmt.Errorf("--grid %q: want full, small or none", name)
+	var all []static
+	for _, w := range split(name) {
+		delay, preferred, _ := strings.Cut(w, "/")
+		d, err1 := strconv.Atoi(delay)
+		p, err2 := strconv.Atoi(preferred)
+		if err1 != nil || err2 != nil || d < 0 || p < 0 {
+			return nil, fmt.Errorf("--grid %q: want full, small, none or a list of settings such as 1000/8,0/0: the delay in microseconds and the preferred rows", name)
+		}
+		all = append(all, static{d, p})
+	}
+	return all, nil
 }
 
 // A cell is one load on one model in one setting.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"shoal/bench/internal/measure"
-	"shoal/bench/internal/report"
 )
 
 const (
@@ -18,6 +17,8 @@ const (
 	settle = 50 * time.Millisecond
 	// sliceBatches is how many batches a slice has at least.
 	sliceBatches = 8
+	// sliceLooks is after how many slices it is looked at how much they vary.
+	sliceLooks = 20
 )
 
 // A slicer loads the sides of a cell in turn, each for a short time. The speed of a
@@ -55,8 +56,14 @@ func (r runner) compareStatics(ctx context.Context, c cell, auto side, statics [
 		for i, sample := range round {
 			got[i] = append(got[i], sample)
 		}
+		if (n+1)%sliceLooks == 0 {
+			if t := total(got[0], got[1]); t.high-t.low <= 2*r.precision*t.ratio {
+				break
+			}
+		}
 	}
-	fmt.Fprintf(os.Stderr, "%s, %d slices of %v: %.3f of %q\n", c.name(), r.slices, s.length, compare(got[0], got[1]).Throughput, best.name)
+	t := total(got[0], got[1])
+	fmt.Fprintf(os.Stderr, "%s, %d slices of %v: %.3f (%.3f-%.3f) of %q\n", c.name(), len(got[0]), s.length, t.ratio, t.low, t.high, best.name)
 	return best, got, nil
 }
 
@@ -77,7 +84,7 @@ func (r runner) longestBatch(c cell) time.Duration {
 func (s *slicer) search(ctx context.Context, c cell, statics []static) (side, error) {
 	type tried struct {
 		side
-		throughput []float64
+		throughput float64 // of all its slices together
 	}
 	var left []*tried
 	for i, st := range statics {
@@ -93,12 +100,10 @@ func (s *slicer) search(ctx context.Context, c cell, statics []static) (side, er
 				if err != nil {
 					return side{}, err
 				}
-				t.throughput = append(t.throughput, got[0].Throughput)
+				t.throughput += got[0].Throughput
 			}
 		}
-		slices.SortStableFunc(left, func(a, b *tried) int {
-			return -cmp.Compare(report.Median(a.throughput), report.Median(b.throughput))
-		})
+		slices.SortStableFunc(left, func(a, b *tried) int { return -cmp.Compare(a.throughput, b.throughput) })
 		left = left[:len(left)/2]
 	}
 	return left[0].side, nil
