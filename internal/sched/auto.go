@@ -285,7 +285,11 @@ func (a *Auto) target(v *View) goal {
 	var all [len(groupNumbers)]goal
 	var rates, possible [len(groupNumbers)]float64
 	for i, n := range groupNumbers {
-		g.grouping, g.rows = i, min(a.MaxRows, int(math.Ceil(callers/n)))
+		g.grouping, g.rows = i, int(math.Ceil(callers/n))
+		if n != math.Trunc(n) { // some wait for another batch anyway
+			g.rows = round(g.rows)
+		}
+		g.rows = min(a.MaxRows, g.rows)
 		if tried > 0 && all[tried-1].rows == g.rows {
 			continue
 		}
@@ -311,12 +315,16 @@ func (a *Auto) target(v *View) goal {
 	}
 	// Most trials are in vain, and on GPUs the first batch of a size is slow. So they
 	// must promise much, and there are trials of fewer rows only where an instance
-	// waits for all callers and nothing is computed meanwhile.
+	// waits for all callers and nothing is computed meanwhile. On processors of this
+	// machine a size that never ran need not promise as much: costs have steps.
 	for _, g := range all[:tried] {
-		if g.rows < best.rows && (float64(best.rows) < callers || v.Overlaps) {
-			break
+		promise := promising
+		if v.Computes && !a.costs.known(g.rows, v.Instances) {
+			promise = firstPromising
+		} else if g.rows < best.rows && (float64(best.rows) < callers || v.Overlaps) {
+			continue
 		}
-		if g.rows != best.rows && a.rate(&g, callers, a.costs.hope(g.rows, v.Instances)) > promising*most {
+		if g.rows != best.rows && a.rate(&g, callers, a.costs.hope(g.rows, v.Instances)) > promise*most {
 			g.trial = true
 			return g
 		}
@@ -327,9 +335,10 @@ func (a *Auto) target(v *View) goal {
 	return best
 }
 
-// promising is how many times as many rows a size must promise to be tried. It must be
-// less than 4/3, which is what twice the rows of the best size promise (costTable.least).
-const promising = 1.2
+// promising is how many times as many rows a size must promise to be tried, and
+// firstPromising the same of one that never ran. They must be less than 4/3, which is what
+// twice the rows of the best size promise (costTable.least).
+const promising, firstPromising = 1.2, 1.1
 
 // clearly is how many times as much a group must bring to be preferred to a larger one.
 const clearly = 1.02
@@ -376,4 +385,29 @@ func (a *Auto) split(v *View) int {
 		}
 	}
 	return best
+}
+
+// Sizes that are round numbers are of the form 4, 5, 6 or 7 times a power of two, or less
+// than 4: what batches cost has its steps there, because models are padded to such sizes and
+// matrix products are made of blocks.
+
+// unit returns the distance of the round numbers near rows.
+func unit(rows int) int {
+	u := 1
+	for rows >= 8*u {
+		u *= 2
+	}
+	return u
+}
+
+// round returns the round number nearest to rows.
+func round(rows int) int {
+	u := unit(rows)
+	return u * int(math.RoundToEven(float64(rows)/float64(u)))
+}
+
+// nextRound returns the largest round number below rows.
+func nextRound(rows int) int {
+	u := unit(rows - 1)
+	return (rows - 1) / u * u
 }

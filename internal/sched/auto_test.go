@@ -513,3 +513,17 @@ func (b *busiest) Observe(r Run) {
 	b.most = max(b.most, r.Busy)
 	b.Auto.Observe(r)
 }
+
+func TestRoundNumbers(t *testing.T) {
+	for _, tt := range []struct{ rows, nearest, below int }{
+		{1, 1, 0}, {2, 2, 1}, {5, 5, 4}, {7, 7, 6}, {8, 8, 7}, {9, 8, 8}, {10, 10, 8}, {15, 16, 14}, {16, 16, 14}, {18, 16, 16},
+		{30, 32, 28}, {36, 32, 32}, {40, 40, 32}, {48, 48, 40}, {63, 64, 56}, {64, 64, 56}, {1000, 1024, 896},
+	} {
+		if got := round(tt.rows); got != tt.nearest {
+			t.Errorf("round(%d): got %d, want %d", tt.rows, got, tt.nearest)
+		}
+		if got := nextRound(tt.rows); got != tt.below {
+			t.Errorf("nextRound(%d): got %d, want %d", tt.rows, got, tt.below)
+		}
+	}
+}

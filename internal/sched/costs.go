@@ -32,9 +32,9 @@ type costPoint struct {
 	running             int           // how many were seen since it came again
 }
 
-// costSizes is how many points a table has: two for each doubling of the rows, up
+// costSizes is how many points a table has: four for each doubling of the rows, up
 // to 2^16 of them.
-const costSizes = 33
+const costSizes = 60
 
 // costMemory is how many batches of a size a point remembers, and costFading what
 // is left of that each time the curve is made: what was not seen for long is soon
@@ -44,11 +44,11 @@ const (
 	costFading = 0.98
 )
 
-// sizeIndex returns the point that rows belong to: 1, 2, 3, 4-5, 6-7, 8-11, 12-15...
+// sizeIndex returns the point that rows belong to: 1, 2, ... 7, 8-9, 10-11, ... 14-15, 16-19...
 func sizeIndex(rows int) int {
 	i := 0
-	for rows >= 4 {
-		rows, i = rows>>1, i+2
+	for rows >= 8 {
+		rows, i = rows>>1, i+4
 	}
 	return min(i+rows-1, costSizes-1)
 }
@@ -202,24 +202,49 @@ func (c *costs) draw() {
 	}
 }
 
-// draw makes the curve of the points. Where more rows seem to take less time, the
-// mean of both is taken, in which what was not seen for long counts little: a slow
-// batch at the start would make its neighbours look slow for ever.
+// draw makes the curve of the points.
 func (t *costTable) draw() {
 	t.drawn, t.curve = t.seen, t.curve[:0]
-	var weights [costSizes]float64 // with those of the points before that are alike
 	for i := range t.points {
-		p := &t.points[i]
-		if p.weight == 0 {
-			continue
+		if p := &t.points[i]; p.weight > 0 {
+			p.weight = max(1, p.weight*costFading)
+			t.curve = append(t.curve, *p)
 		}
-		p.weight = max(1, p.weight*costFading)
-		n := len(t.curve)
+	}
+	t.lean()
+	t.level()
+}
+
+// lean draws each point of the curve towards the line between the two beside it, which
+// counts as much as one batch: where few were seen, one that was delayed tells less.
+func (t *costTable) lean() {
+	var before float64 // what the point before took as it was seen
+	for i := range t.curve {
+		p := &t.curve[i]
+		seen := p.nanos
+		if i > 0 && i < len(t.curve)-1 {
+			low, high := &t.curve[i-1], &t.curve[i+1]
+			line := before + (high.nanos-before)*(p.rows-low.rows)/(high.rows-low.rows)
+			if seen < 2*line && line < 2*seen { // or some were a model's first batches
+				p.nanos = (p.weight*seen + line) / (p.weight + 1)
+			}
+		}
+		before = seen
+	}
+}
+
+// level takes the mean of points of the curve where more rows seem to take less time.
+// What was not seen for long counts little: a slow batch at the start would make its
+// neighbours look slow for ever.
+func (t *costTable) level() {
+	var weights [costSizes]float64 // with those of the points before that are alike
+	for n := range t.curve {
+		p := &t.curve[n]
 		recent := max(1e-6, math.Exp2(-float64(t.seen-p.seen)/recentBatches))
-		t.curve, weights[n] = append(t.curve, *p), p.weight*recent
-		for first := n; first > 0 && t.curve[first-1].nanos > t.curve[n].nanos; {
+		weights[n] = p.weight * recent
+		for first := n; first > 0 && t.curve[first-1].nanos > p.nanos; {
 			first--
-			mean := t.curve[n].nanos + (t.curve[first].nanos-t.curve[n].nanos)*weights[first]/(weights[first]+weights[n])
+			mean := p.nanos + (t.curve[first].nanos-p.nanos)*weights[first]/(weights[first]+weights[n])
 			weights[n] += weights[first]
 			for first > 0 && t.curve[first-1].nanos == t.curve[first].nanos {
 				first--

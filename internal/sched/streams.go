@@ -12,9 +12,9 @@ func (a *Auto) fit(waiting, most, instances int) int {
 	if most <= 1 {
 		return most
 	}
-	var sizes, times [24]float64
+	var sizes, times [64]float64
 	n, cheapest := 0, math.Inf(1)
-	for rows := most; rows >= 1 && n < len(sizes); rows = rows * 4 / 5 {
+	for rows := most; rows >= 1 && n < len(sizes); rows = nextRound(rows) {
 		cost := float64(a.costs.of(rows, instances))
 		if cost == 0 {
 			return most

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"math"
+	"math/bits"
 	"slices"
 	"testing"
 	"time"
@@ -34,13 +35,24 @@ func table(points ...float64) func(rows, busy int) time.Duration {
 	}
 }
 
+// padded returns a cost with a fixed part and one for each row, of which there are more than
+// are asked for.
+func padded(fixed, row time.Duration, to func(rows int) int) func(rows, busy int) time.Duration {
+	return func(rows, _ int) time.Duration { return fixed + time.Duration(to(rows))*row }
+}
+
 // shapes are lines, and models whose costs were measured.
 var shapes = []shape{
 	{"GRU", 64, table(1, 1.4, 8, 5.3, 16, 8.5, 64, 33)},
 	{"MLP of 42 MB", 64, table(1, 1.7, 8, 2.6, 16, 3.4, 64, 13)},
 	{"LSTM in loops", 64, table(1, 21, 8, 50, 16, 65, 64, 140)},
 	{"small LSTM", 64, table(1, 0.2, 8, 0.8, 16, 1.5, 64, 5.5)},
+	// Matrix products are fast for multiples of six rows.
+	{"MLP in steps", 64, table(1, 0.56, 6, 0.56, 7, 0.70, 8, 0.73, 11, 0.79, 12, 0.66, 13, 0.81, 16, 0.86, 18, 0.91, 19, 1.06, 22, 1.15, 24, 1.19, 26, 1.35, 30, 1.48, 32, 1.61, 36, 1.69, 38, 1.85, 48, 2.2, 60, 2.74, 64, 2.95)},
+	{"small LSTM in steps", 64, table(1, 0.2, 4, 0.35, 5, 0.41, 6, 0.5, 7, 0.62, 8, 0.67, 9, 0.87, 11, 0.98, 12, 0.95, 13, 1.14, 16, 1.41, 18, 1.55, 20, 1.9, 24, 1.95, 32, 2.66, 36, 2.92, 40, 3.5, 48, 3.95, 64, 5.3)},
 	{"page orientation", 64, table(1, 11.2, 2, 26.3, 4, 54, 8, 132, 16, 315, 64, 1536)}, // batches cost more than their rows alone
+	{"padded to powers of two", 64, padded(ms, ms/4, func(rows int) int { return 1 << bits.Len(uint(rows-1)) })},
+	{"padded to 16", 64, padded(ms, ms/8, func(rows int) int { return (rows + 15) / 16 * 16 })},
 	{"5 ms + 0.1 a row", 64, line(5*ms, ms/10)},
 	{"2.7 ms + 0.96 a row", 32, line(2700*time.Microsecond, 960*time.Microsecond)},
 	{"4 ms + 0.4 a row", 32, line(4*ms, 2*ms/5)},
@@ -53,6 +65,7 @@ type scene struct {
 	load   func(s shape, instances int) Load
 	spread float64 // of the times that batches take
 	slow   float64 // how many times as long they take half of the time; 0 for never
+	wander float64 // by how much the machine's speed wanders
 	fresh  bool    // nothing is known of the model
 }
 
@@ -114,6 +127,13 @@ func unsteady(sc scene) scene {
 	return sc
 }
 
+// wandering is a scene on a machine whose speed changes all the time, as was measured on
+// a virtual machine.
+func wandering(sc scene) scene {
+	sc.name, sc.spread, sc.wander = sc.name+", wandering", 0.05, 0.15
+	return sc
+}
+
 // fresh is a scene of the first batches of a model. Some of them are slow, and their times
 // have that spread.
 func fresh(spread float64, sc scene) scene {
@@ -126,10 +146,14 @@ var (
 	closed = []scene{
 		callers(1, ms/10, 3*ms/10), callers(8, ms/10, 3*ms/10), callers(64, ms/10, 3*ms/10),
 		callers(2, ms/10, 3*ms/10), callers(16, ms/10, 3*ms/10), callers(64, ms, 2*ms), callers(8, 3*ms/10, 57*ms/10), callers(32, 3*ms/10, 57*ms/10),
+		callers(12, ms/10, 3*ms/10), callers(24, ms/10, 3*ms/10), callers(48, ms/10, 3*ms/10),
 	}
 	disturbed = []scene{
 		noisy(callers(8, ms/10, 3*ms/10)), noisy(callers(16, ms/10, 3*ms/10)), noisy(callers(64, ms/10, 3*ms/10)),
 		unsteady(callers(8, ms/10, 3*ms/10)), unsteady(callers(64, ms/10, 3*ms/10)), unsteady(callers(64, ms, 2*ms)),
+	}
+	wandered = []scene{
+		wandering(callers(8, ms/10, 3*ms/10)), wandering(callers(16, ms/10, 3*ms/10)), wandering(callers(64, ms/10, 3*ms/10)),
 	}
 	paused = []scene{
 		pausing(callers(8, ms/10, 3*ms/10)), pausing(callers(16, ms/10, 3*ms/10)), pausing(callers(64, ms/10, 3*ms/10)),
@@ -176,6 +200,9 @@ func simulate(s shape, instances int, sc scene, requests, runs int) cell {
 	setup := Setup{
 		MaxRows: s.maxRows, Instances: instances, Cost: s.cost, Spread: sc.spread, Slow: sc.slow, Dwell: 25 * s.cost(s.maxRows, 1), Load: sc.load(s, instances),
 		Requests: requests, Warmup: requests, Seed: 1,
+	}
+	if sc.wander > 0 {
+		setup.Wander, setup.Dwell = sc.wander, 150*ms
 	}
 	switch {
 	case sc.fresh:
@@ -258,11 +285,12 @@ func TestAutoBesideTheBestSetting(t *testing.T) {
 		requests    int // this many times as many as usual
 		short, full gate
 	}{
-		{"callers", closed, 2, gate{mean: 1.005, in2: 0.95, in5: 1, worst: 1.05}, gate{mean: 0.992, in2: 0.97, in5: 0.99, worst: 1.052}},
-		{"callers of a machine that does other things", disturbed, 2, gate{}, gate{mean: 0.997, in2: 0.9, in5: 0.98, worst: 1.058}},
-		{"callers that pause", paused, 2, gate{}, gate{mean: 0.998, in2: 0.9, in5: 0.99, worst: 1.05}},
-		{"first batches of a model", begun, 1, gate{mean: 1.01, in2: 0.8, in5: 0.96, worst: 1.09}, gate{mean: 1.004, in2: 0.82, in5: 0.95, worst: 1.1}},
-		{"streams", open, 2, gate{mean: 0.99, in2: 0.95, in5: 1, worst: 1.05}, gate{mean: 0.98, in2: 0.95, in5: 0.98, worst: 1.065}},
+		{"callers", closed, 2, gate{mean: 1.005, in2: 0.94, in5: 0.97, worst: 1.075}, gate{mean: 0.987, in2: 0.96, in5: 0.99, worst: 1.113}},
+		{"callers of a machine that does other things", disturbed, 2, gate{}, gate{mean: 0.996, in2: 0.9, in5: 0.97, worst: 1.108}},
+		{"callers of a machine whose speed wanders", wandered, 4, gate{}, gate{mean: 0.996, in2: 0.95, in5: 0.98, worst: 1.096}},
+		{"callers that pause", paused, 2, gate{}, gate{mean: 0.998, in2: 0.88, in5: 0.98, worst: 1.093}},
+		{"first batches of a model", begun, 1, gate{mean: 1.012, in2: 0.84, in5: 0.96, worst: 1.12}, gate{mean: 1.005, in2: 0.81, in5: 0.95, worst: 1.147}},
+		{"streams", open, 2, gate{mean: 0.955, in2: 0.97, in5: 0.98, worst: 1.155}, gate{mean: 0.945, in2: 0.96, in5: 0.98, worst: 1.153}},
 	}
 	instances, requests, runs := []int{1, 2}, 1500, 1
 	switch {
@@ -279,15 +307,18 @@ func TestAutoBesideTheBestSetting(t *testing.T) {
 		if gate.mean == 0 {
 			continue // only in the full grid
 		}
-		var cells []cell
-		for _, s := range shapes {
-			for _, n := range instances {
-				for _, sc := range scenes {
-					cells = append(cells, simulate(s, n, sc, g.requests*requests, runs))
+		t.Run(g.name, func(t *testing.T) {
+			t.Parallel()
+			var cells []cell
+			for _, s := range shapes {
+				for _, n := range instances {
+					for _, sc := range scenes {
+						cells = append(cells, simulate(s, n, sc, g.requests*requests, runs))
+					}
 				}
 			}
-		}
-		gate.check(t, g.name, cells)
+			gate.check(t, g.name, cells)
+		})
 	}
 }
 

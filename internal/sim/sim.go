@@ -28,6 +28,9 @@ type Setup struct {
 	// second span of Dwell. 0 is for never.
 	Slow  float64
 	Dwell time.Duration
+	// Wander is the relative standard deviation of the machine's speed, which changes all
+	// the time and forgets what it was within Dwell.
+	Wander float64
 	// Cold is how many of the first batches take 1.5 times as long.
 	Cold int
 	Load Load
@@ -55,6 +58,7 @@ type run struct {
 	Setup
 	source    source
 	costs     *rand.Rand
+	speeds    *rand.Rand // apart, so that the speed is the same under every policy
 	arrivals  *rand.Rand // apart, so that requests come at the same times under every policy
 	batcher   *sched.Virtual
 	now       time.Duration
@@ -66,7 +70,9 @@ type run struct {
 	sent      uint64
 	answered  int
 	busy      int
-	started   int // batches
+	wandered  time.Duration // until when the speed has wandered
+	speed     float64       // by how much, as a logarithm
+	started   int           // batches
 	rows      int
 	from      time.Duration // when counting began
 	between   between
@@ -76,7 +82,7 @@ type run struct {
 
 // Run simulates until enough requests are answered.
 func Run(s Setup) Result {
-	r := &run{Setup: s, costs: rand.New(rand.NewPCG(s.Seed, 1)), arrivals: rand.New(rand.NewPCG(s.Seed, 2)), latencies: make([]time.Duration, 0, s.Requests)}
+	r := &run{Setup: s, costs: rand.New(rand.NewPCG(s.Seed, 1)), speeds: rand.New(rand.NewPCG(s.Seed, 3)), arrivals: rand.New(rand.NewPCG(s.Seed, 2)), latencies: make([]time.Duration, 0, s.Requests)}
 	cfg := sched.BatcherConfig{
 		Policy: s.Policy, Levels: []sched.QueuePolicy{{}},
 		Signature: &model.Signature{Name: "simulated", MaxBatch: s.MaxRows},
@@ -146,10 +152,25 @@ func (r *run) start(e *sched.Execution) {
 
 // slowness returns how many times as long a batch takes that starts now.
 func (r *run) slowness() float64 {
+	if r.Wander > 0 {
+		return r.wander()
+	}
 	if r.Slow > 0 && r.now/r.Dwell%2 == 1 {
 		return r.Slow
 	}
 	return 1
+}
+
+// wanderSteps is how many times the speed changes within Dwell.
+const wanderSteps = 16
+
+// wander lets the speed change until now and returns how many times as long a batch takes.
+func (r *run) wander() float64 {
+	const kept = 1 - 1./wanderSteps
+	for ; r.wandered < r.now; r.wandered += r.Dwell / wanderSteps {
+		r.speed = kept*r.speed + r.Wander*math.Sqrt(1-kept*kept)*r.speeds.NormFloat64()
+	}
+	return math.Exp(r.speed)
 }
 
 // digest adds a number to what the batches are told apart by.
