@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -69,6 +70,7 @@ func TestPlanNamesTheFlagThatIsWrong(t *testing.T) {
 		{`--protocol "smtp"`, func(o *options) { o.protocols = "smtp" }},
 		{`--generator "ab"`, func(o *options) { o.generator = "ab" }},
 		{`--grid "huge"`, func(o *options) { o.grid = "huge" }},
+		{`--grid "1000/8,-1/0"`, func(o *options) { o.grid = "1000/8,-1/0" }},
 		{"--only: ", func(o *options) { o.only = "(" }},
 		{`--only "nothing"`, func(o *options) { o.only = "nothing" }},
 	}
@@ -91,6 +93,24 @@ func TestStaticSettingsFollowTritonsRules(t *testing.T) {
 	full, err := grids("full")
 	if err != nil || len(full) != 20 {
 		t.Errorf("got %d settings and %v, want 20", len(full), err)
+	}
+	named, err := grids("1000/8, 0/0")
+	if want := []static{{1000, 8}, {0, 0}}; err != nil || !slices.Equal(named, want) {
+		t.Errorf("a list: got %v and %v, want %v", named, err, want)
+	}
+}
+
+// TestSlicesCountTogether: a setting whose batches are half as large in a third of the
+// slices has five sixths of the throughput.
+func TestSlicesCountTogether(t *testing.T) {
+	var shoal, other []measure.Sample
+	for i := range 30 {
+		shoal = append(shoal, measure.Sample{Throughput: 1000})
+		other = append(other, measure.Sample{Throughput: 1000 / float64(1+i%3/2)})
+	}
+	got := total(shoal, other)
+	if math.Abs(got.ratio-1.2) > 1e-9 || got.low > 1.2 || got.high < 1.2 || got.high-got.low > 0.3 {
+		t.Errorf("got %+v, want 1.2 and an interval around it", got)
 	}
 }
 
