@@ -387,9 +387,8 @@ func (a *Auto) split(v *View) int {
 	return best
 }
 
-// Sizes that are round numbers are of the form 4, 5, 6 or 7 times a power of two, or less
-// than 4: what batches cost has its steps there, because models are padded to such sizes and
-// matrix products are made of blocks.
+// Round numbers of rows are those below 4, and 4, 5, 6 or 7 times a power of two. Costs often
+// have steps there: models are padded to such sizes, and matrix products are made of blocks.
 
 // unit returns the distance of the round numbers near rows.
 func unit(rows int) int {

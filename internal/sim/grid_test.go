@@ -127,8 +127,7 @@ func unsteady(sc scene) scene {
 	return sc
 }
 
-// wandering is a scene on a machine whose speed changes all the time, as was measured on
-// a virtual machine.
+// wandering is a scene on a machine whose speed changes all the time.
 func wandering(sc scene) scene {
 	sc.name, sc.spread, sc.wander = sc.name+", wandering", 0.05, 0.15
 	return sc
