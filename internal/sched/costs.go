@@ -78,17 +78,25 @@ func (c *costs) observe(rows, busy int, took time.Duration) {
 		p.rows, p.nanos, p.weight = float64(rows), nanos, 1
 		return
 	}
-	expected := max(p.nanos/2, p.nanos+(t.at(float64(rows))-t.at(p.rows))/t.pace.factor)
+	t.update()
+	expected := p.nanos
+	if n := float64(rows); n != p.rows {
+		expected = max(p.nanos/2, p.nanos+t.along(n)-t.along(p.rows))
+	}
 	by := math.Log(nanos / expected)
 	variance := max(leastVariance, 1.5*c.noise*c.noise) // of a normal distribution with that mean deviation
 	c.noise += (min(1, math.Abs(by)) - c.noise) / 64
+	left := by // at the new pace
 	if p.weight >= fewBatches {
-		by = t.pace.observe(by, variance*(1+1/p.weight))
+		left = t.pace.observe(by, variance*(1+1/p.weight))
 	}
-	by = min(max(by, -0.5), 0.5) // a batch during which the machine did something else tells little
+	left = min(max(left, -0.5), 0.5) // a batch during which the machine did something else tells little
+	if left != by {
+		nanos = expected * math.Exp(left)
+	}
 	p.weight = min(p.weight+1, costMemory)
 	p.rows += (float64(rows) - p.rows) / p.weight
-	p.nanos += (expected*math.Exp(by) - p.nanos) / p.weight
+	p.nanos += (nanos - p.nanos) / p.weight
 }
 
 // fewBatches is how many batches of a size tell more of it than of the machine's pace.
@@ -260,10 +268,15 @@ func (t *costTable) level() {
 // between the two nearest; where only one size was seen, more rows are taken to
 // cost nothing, so that larger batches are tried.
 func (t *costTable) at(rows float64) float64 {
+	t.update()
+	return t.pace.factor * t.along(rows)
+}
+
+// update makes the curve if enough was seen since it was made.
+func (t *costTable) update() {
 	if t.seen-t.drawn >= min(refresh, t.drawn/8+1) {
 		t.draw()
 	}
-	return t.pace.factor * t.along(rows)
 }
 
 // along interpolates on the curve.

@@ -32,7 +32,9 @@ func (p *pace) observe(by, variance float64) float64 {
 	if change != 0 && !undone {
 		p.step, p.sum, p.since = p.step+change, 0, 0
 	}
-	p.factor *= math.Exp(change)
+	if change != 0 {
+		p.factor *= math.Exp(change)
+	}
 	p.factor += (1 - p.factor) / paceMemory
 	p.factor = min(max(p.factor, 1/mostPace), mostPace)
 	p.by = by - change
