@@ -137,31 +137,60 @@ func compare(shoal, other []measure.Sample) *comparison {
 
 // takeSlices takes what slices tell better than rounds.
 func (c *comparison) takeSlices(s [2][]measure.Sample) {
-	t := total(s[0], s[1])
-	c.Throughput, c.Low, c.High, c.CPU = t.ratio, t.low, t.high, compare(s[0], s[1]).CPU
+	r := compareSlices(s[0], s[1])
+	c.Throughput, c.Low, c.High, c.CPU = r.value, r.low, r.high, compare(s[0], s[1]).CPU
 }
 
-// A totalled is the ratio of what two sides answered in all of their slices together, with
-// its 95 % confidence. Batches of the same callers and the same setting may be full for
-// seconds and then half as large: the median of many slices would not see the smaller part.
-type totalled struct{ ratio, low, high float64 }
+// A ratio is what one side answered by what another did, with its 95 % confidence.
+type ratio struct{ value, low, high float64 }
 
-// total compares two sides that ran in slices of the same length, one after the other.
-func total(shoal, other []measure.Sample) totalled {
-	ratio := func(slices []int) float64 {
-		var ours, theirs float64
-		for _, i := range slices {
-			ours, theirs = ours+shoal[i].Throughput, theirs+other[i].Throughput
-		}
-		return ours / theirs
+// compareSlices compares two sides that ran in slices of the same length, one after the
+// other. A machine may be half as fast again from one slice to the next, so the half of
+// the pairs whose ratios are furthest from the others does not count. But batches of the
+// same callers and the same setting may be full for seconds and then half as large: where
+// all that was answered clearly has another ratio, that counts.
+func compareSlices(shoal, other []measure.Sample) ratio {
+	middle := interval(len(shoal), func(pairs []int) float64 { return middleRatio(shoal, other, pairs) })
+	total := interval(len(shoal), func(pairs []int) float64 { return totalRatio(shoal, other, pairs) })
+	if middle.value < total.low || middle.value > total.high {
+		return total
 	}
-	all := make([]int, len(shoal))
+	return middle
+}
+
+// interval works out a ratio of all of n pairs.
+func interval(n int, of func(pairs []int) float64) ratio {
+	all := make([]int, n)
 	for i := range all {
 		all[i] = i
 	}
-	t := totalled{ratio: ratio(all)}
-	t.low, t.high = report.Interval(len(all), ratio)
-	return t
+	r := ratio{value: of(all)}
+	r.low, r.high = report.Interval(n, of)
+	return r
+}
+
+// middleRatio is the geometric mean of the middle half of the pairs' ratios.
+func middleRatio(shoal, other []measure.Sample, pairs []int) float64 {
+	logs := make([]float64, len(pairs))
+	for n, i := range pairs {
+		logs[n] = math.Log(shoal[i].Throughput / other[i].Throughput)
+	}
+	slices.Sort(logs)
+	logs = logs[len(logs)/4 : len(logs)-len(logs)/4]
+	sum := 0.0
+	for _, l := range logs {
+		sum += l
+	}
+	return math.Exp(sum / float64(len(logs)))
+}
+
+// totalRatio is that of all that was answered.
+func totalRatio(shoal, other []measure.Sample, pairs []int) float64 {
+	var ours, theirs float64
+	for _, i := range pairs {
+		ours, theirs = ours+shoal[i].Throughput, theirs+other[i].Throughput
+	}
+	return ours / theirs
 }
 
 // sort puts the losers first.

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -104,13 +105,33 @@ func TestStaticSettingsFollowTritonsRules(t *testing.T) {
 // slices has five sixths of the throughput.
 func TestSlicesCountTogether(t *testing.T) {
 	var shoal, other []measure.Sample
-	for i := range 30 {
+	for i := range 120 {
 		shoal = append(shoal, measure.Sample{Throughput: 1000})
 		other = append(other, measure.Sample{Throughput: 1000 / float64(1+i%3/2)})
 	}
-	got := total(shoal, other)
-	if math.Abs(got.ratio-1.2) > 1e-9 || got.low > 1.2 || got.high < 1.2 || got.high-got.low > 0.3 {
+	if got := compareSlices(shoal, other); math.Abs(got.value-1.2) > 1e-9 || got.low > 1.2 || got.high < 1.2 || got.high-got.low > 0.3 {
 		t.Errorf("got %+v, want 1.2 and an interval around it", got)
+	}
+}
+
+// TestSlicesOfAMachineWithTwoSpeeds: where the speed changes between two slices they tell
+// nothing.
+func TestSlicesOfAMachineWithTwoSpeeds(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	speed := 1.0
+	slice := func(throughput float64) measure.Sample {
+		if rng.IntN(8) == 0 {
+			speed = 2.6 - speed // 1 or 1.6
+		}
+		return measure.Sample{Throughput: throughput * speed * (1 + 0.03*rng.NormFloat64())}
+	}
+	var shoal, other []measure.Sample
+	for range 100 {
+		shoal, other = append(shoal, slice(970)), append(other, slice(1000))
+	}
+	got := compareSlices(shoal, other)
+	if math.Abs(got.value-0.97) > 0.01 || got.high-got.low > 0.04 {
+		t.Errorf("got %+v, want 0.97 and an interval of at most 0.04", got)
 	}
 }
 

@@ -57,13 +57,13 @@ func (r runner) compareStatics(ctx context.Context, c cell, auto side, statics [
 			got[i] = append(got[i], sample)
 		}
 		if (n+1)%sliceLooks == 0 {
-			if t := total(got[0], got[1]); t.high-t.low <= 2*r.precision*t.ratio {
+			if now := compareSlices(got[0], got[1]); now.high-now.low <= 2*r.precision*now.value {
 				break
 			}
 		}
 	}
-	t := total(got[0], got[1])
-	fmt.Fprintf(os.Stderr, "%s, %d slices of %v: %.3f (%.3f-%.3f) of %q\n", c.name(), len(got[0]), s.length, t.ratio, t.low, t.high, best.name)
+	last := compareSlices(got[0], got[1])
+	fmt.Fprintf(os.Stderr, "%s, %d slices of %v: %.3f (%.3f-%.3f) of %q\n", c.name(), len(got[0]), s.length, last.value, last.low, last.high, best.name)
 	return best, got, nil
 }
 
