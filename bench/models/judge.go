@@ -42,6 +42,9 @@ type result struct {
 	Callers   int    `json:"callers"`
 	Protocol  string `json:"protocol"`
 	Generator string `json:"generator"`
+	Pinned    bool   `json:"pinned,omitempty"` // servers and clients on cores of their own
+	Commit    string `json:"commit"`
+	Date      string `json:"date"`
 	// Margin is how far the nearest gate is: below 1 it is missed.
 	Margin float64  `json:"margin"`
 	Missed []string `json:"missed,omitempty"`
@@ -63,7 +66,7 @@ func judge(m measured, pinned bool) result {
 	c := m.cell
 	r := result{
 		Cell: c.name(), Model: c.model.Name, Setting: c.setting.name, Callers: c.callers, Protocol: c.protocol, Generator: c.generatorName(),
-		Margin: math.Inf(1), Shoal: measure.Medians(m.shoal), LimitRows: m.limit[0].Rows,
+		Pinned: pinned, Margin: math.Inf(1), Shoal: measure.Medians(m.shoal), LimitRows: m.limit[0].Rows,
 	}
 	var limits, shares []float64
 	for i, l := range m.limit {

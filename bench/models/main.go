@@ -119,7 +119,7 @@ func bench(ctx context.Context, o options) (missed []string, err error) {
 		return nil, err
 	}
 	r := results{
-		Facts: report.Gather(), Rounds: o.rounds, Slices: o.slices, Duration: o.duration.String(), Runtime: lib.Version(), Pinned: o.pin, Triton: o.triton != "",
+		Facts: report.Gather(), Rounds: o.rounds, Slices: o.slices, Duration: o.duration.String(), Runtime: lib.Version(), Pinned: o.pin,
 	}
 	for _, g := range groups {
 		m, cells, failed := measureGroup(ctx, o, lib, g)
@@ -131,7 +131,7 @@ func bench(ctx context.Context, o options) (missed []string, err error) {
 		}
 	}
 	r.sort()
-	return r.missed(), errors.Join(err, o.Publish(os.Stdout, r, r.tables(), r.page()))
+	return r.missed(), errors.Join(err, o.Print(os.Stdout, r, r.tables()), o.record(r))
 }
 
 // add judges the cells of a group, as far as they were measured.
@@ -141,7 +141,9 @@ func (r *results) add(m modelCost, cells []measured) {
 	}
 	r.Costs = append(r.Costs, m)
 	for _, c := range cells {
-		r.Cells = append(r.Cells, judge(c, r.Pinned))
+		cell := judge(c, r.Pinned)
+		cell.Commit, cell.Date = r.Facts.Commit, r.Facts.Date
+		r.Cells = append(r.Cells, cell)
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -14,6 +15,7 @@ import (
 
 	"shoal/bench/internal/measure"
 	"shoal/bench/internal/peer"
+	"shoal/bench/internal/report"
 	"shoal/internal/backend/onnx/onnxtest"
 	"shoal/internal/backend/onnx/ort"
 )
@@ -186,7 +188,7 @@ func TestGatesAreThroughputAndP99(t *testing.T) {
 func TestLosersAreFirstAndEveryCellIsPrinted(t *testing.T) {
 	even := measure.Sample{Throughput: 1000, P50: 10, P99: 20, CPU: 5}
 	slow := measure.Sample{Throughput: 700, P50: 10, P99: 20, CPU: 5}
-	r := results{Triton: true, Cells: []result{
+	r := results{Cells: []result{
 		judge(cellOf(allSettings[1], 8, even, even, slow), false),
 		judge(cellOf(allSettings[2], 64, slow, even, even), false),
 	}}
@@ -284,5 +286,47 @@ func TestAloneSaysWhatBatchesCost(t *testing.T) {
 	}
 	if got := bestBatch([]batchCost{{Rows: 1, RowsPerSecond: 5}, {Rows: 2, RowsPerSecond: 9}, {Rows: 4, RowsPerSecond: 8}}); got.Rows != 2 {
 		t.Errorf("got %d rows as the best batch, want 2", got.Rows)
+	}
+}
+
+func TestRecordKeepsWhatWasNotMeasuredAgain(t *testing.T) {
+	even := measure.Sample{Throughput: 1000, P50: 10, P99: 20, CPU: 5}
+	run := func(commit string, cells ...measured) results {
+		r := results{Facts: report.Facts{Commit: commit}}
+		r.add(modelCost{Model: "mlp", Instances: 1}, cells)
+		return r
+	}
+	withoutTriton := cellOf(allSettings[1], 8, even, even, even)
+	withoutTriton.triton = nil
+	o := options{Command: &report.Command{Name: "models", Out: t.TempDir()}}
+	for _, r := range []results{
+		run("first", cellOf(allSettings[1], 8, even, even, even), cellOf(allSettings[1], 64, even, even, even)),
+		run("second", withoutTriton),
+		run("third", cellOf(allSettings[1], 64, even, even, even)),
+	} {
+		if err := o.record(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := readResults(filepath.Join(o.Out, "models.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cells []string
+	for _, c := range got.Cells {
+		cells = append(cells, fmt.Sprintf("%d %s %v", c.Callers, c.Commit, c.ToTriton != nil))
+	}
+	slices.Sort(cells)
+	if want := []string{"64 third true", "8 first true", "8 second false"}; !slices.Equal(cells, want) || len(got.Costs) != 1 {
+		t.Errorf("got %q and %d costs, want %q and one", cells, len(got.Costs), want)
+	}
+	if page, err := os.ReadFile(filepath.Join(o.Out, "models.md")); err != nil || !strings.Contains(string(page), "second") {
+		t.Errorf("got %v and %s, want a page with every commit", err, page)
+	}
+	if err := os.WriteFile(filepath.Join(o.Out, "models.json"), []byte("{"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.record(run("fourth")); err == nil || !strings.Contains(err.Error(), "remove it") {
+		t.Errorf("a file that is cut off: got %v, want an error that says what to do", err)
 	}
 }

@@ -9,7 +9,8 @@ import (
 	"shoal/bench/internal/report"
 )
 
-// results is what goes into models.json.
+// results is what goes into models.json: the facts of the last run, and cells of this and
+// of earlier ones.
 type results struct {
 	Facts    report.Facts `json:"facts"`
 	Rounds   int          `json:"rounds"`
@@ -17,7 +18,6 @@ type results struct {
 	Duration string       `json:"duration"`
 	Runtime  string       `json:"onnxruntime"`
 	Pinned   bool         `json:"pinned"`
-	Triton   bool         `json:"triton"`
 	Costs    []modelCost  `json:"costs"`
 	Cells    []result     `json:"cells"` // losers first
 }
@@ -35,13 +35,18 @@ func (r results) cellTable() string {
 	for _, who := range []string{"Shoal", "static", "Triton"} {
 		heading = append(heading, who+" req/s", "p50 ms", "p99 ms", "batch", "CPU us", "cores")
 	}
+	heading = append(heading, "measured", "commit")
 	rows := [][]string{heading}
 	for _, c := range r.Cells {
 		verdict := "pass"
 		if len(c.Missed) > 0 {
 			verdict = "MISSED"
 		}
-		row := []string{c.Cell, verdict, strings.Join(c.Missed, ", ")}
+		name := c.Cell
+		if c.Pinned {
+			name += ", pinned"
+		}
+		row := []string{name, verdict, strings.Join(c.Missed, ", ")}
 		row = append(row, ratios(c.ToStatic)[:4]...)
 		row = append(row, c.StaticName)
 		row = append(row, ratios(c.ToTriton)...)
@@ -49,6 +54,7 @@ func (r results) cellTable() string {
 		row = append(row, figures(&c.Shoal)...)
 		row = append(row, figures(c.Static)...)
 		row = append(row, figures(c.Triton)...)
+		row = append(row, c.Date, c.Commit)
 		rows = append(rows, row)
 	}
 	return report.Table(rows)
@@ -87,14 +93,14 @@ func (r results) summary() string {
 		fmt.Fprintf(&b, "- Beyond chance (the whole 95 %% interval): %.0f %% of the cells have less than %v of it, %.0f %% less than %v.\n",
 			less(staticClose), staticClose, less(staticFloor), staticFloor)
 	}
-	if r.Triton {
-		fmt.Fprintf(&b, "- To Triton: geometric mean of the throughput %.3f.\n", r.mean(func(c result) *comparison { return c.ToTriton }))
+	if mean := r.mean(func(c result) *comparison { return c.ToTriton }); !math.IsNaN(mean) {
+		fmt.Fprintf(&b, "- To Triton: geometric mean of the throughput %.3f.\n", mean)
 	}
 	return b.String()
 }
 
 // mean returns the geometric mean of the throughput in all cells that have the
-// comparison.
+// comparison; not a number if none has.
 func (r results) mean(of func(result) *comparison) float64 {
 	sum, n := 0.0, 0
 	for _, c := range r.Cells {
@@ -103,7 +109,7 @@ func (r results) mean(of func(result) *comparison) float64 {
 			n++
 		}
 	}
-	return math.Exp(sum / max(1, float64(n)))
+	return math.Exp(sum / float64(n))
 }
 
 // costTable says what batches cost ONNX Runtime alone.
@@ -140,7 +146,8 @@ func (r results) page() string {
 	b.WriteString(r.Facts.Markdown())
 	fmt.Fprintf(&b, "- %d rounds, %s of load a run, the sides in turn; ONNX Runtime %s; servers and clients on cores of their own: %v\n",
 		r.Rounds, r.Duration, r.Runtime, r.Pinned)
-	b.WriteString("\nWritten by `make bench-models`; bench/README.md says how to read it. Losers are first.\n\n")
+	b.WriteString("\nThat is the last run. The table also has the cells of earlier ones, each with its commit. Losers are first.\n" +
+		"Written by `make bench-models`; bench/README.md says how to read it, models-notes.md what was tried.\n\n")
 	b.WriteString(r.tables())
 	return b.String()
 }

@@ -8,6 +8,7 @@ import (
 
 // advance forms the batches that are due and gives them to idle instances.
 func (f *former) advance(now time.Time) {
+	f.watchBrief(now)
 	for {
 		f.admit()
 		f.form(now)

@@ -49,6 +49,7 @@ type former struct {
 	waking      int       // batches whose leaders are woken at a number of rows
 	mostBusy    int       // what cores returned last, at least one
 	untilCores  int       // how many batches start before it is asked again
+	brief       bool      // runs are so short that few instances should run at a time
 }
 
 func (f *former) init(cfg *BatcherConfig, record Recorder) {

@@ -65,7 +65,7 @@ const lateLook = 8
 func (f *former) armParked(bt *batch, now time.Time) {
 	t := bt.until
 	if slices.ContainsFunc(f.running, func(r Running) bool { return r.End.After(now) && r.End.Before(t) }) {
-		t = now.Add(lateLook * t.Sub(now))
+		t = t.Add((lateLook - 1) * bt.wait) // the same each time, or the timer would be set each time
 	}
 	f.arm(t, now)
 }

@@ -114,6 +114,7 @@ func (f *former) start(bt *batch, d Decision, now time.Time) {
 	if f.learns {
 		f.running = append(f.running, Running{Rows: bt.rows, Start: now, End: now.Add(bt.instance.lastRun), at: bt.instance})
 		bt.busy = min(len(f.running), len(f.all)) // one that is prepared ahead does not run yet
+		f.watchBrief(now)
 	}
 }
 
@@ -131,6 +132,7 @@ func (f *former) finish(bt *batch, failed bool) {
 	at := slices.IndexFunc(f.running, func(r Running) bool { return r.at == i })
 	f.running = slices.Delete(f.running, at, at+1)
 	f.admit()
+	f.noteBrief(i, bt.rows)
 	f.policy.Observe(Run{
 		Rows: bt.rows, Requests: len(bt.entries), Busy: bt.busy, Since: bt.held.Since,
 		LastEnd: lastEnd, Start: t.Start, End: t.End, InFlight: f.inFlight, Failed: failed, Batch: &bt.run,

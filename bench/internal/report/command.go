@@ -60,6 +60,14 @@ func (c *Command) judge(w io.Writer, missed []string, err error) int {
 // Publish prints the results to w, as tables or JSON, and writes them and their
 // page to files.
 func (c *Command) Publish(w io.Writer, results any, tables, page string) error {
+	if err := c.Print(w, results, tables); err != nil || c.Out == "" {
+		return err
+	}
+	return Write(c.Out, c.Name, results, page)
+}
+
+// Print prints the results to w, as tables or JSON.
+func (c *Command) Print(w io.Writer, results any, tables string) error {
 	if c.JSON {
 		b, err := json.MarshalIndent(results, "", "  ")
 		if err != nil {
@@ -67,8 +75,6 @@ func (c *Command) Publish(w io.Writer, results any, tables, page string) error {
 		}
 		tables = string(b) + "\n"
 	}
-	if _, err := io.WriteString(w, tables); err != nil || c.Out == "" {
-		return err
-	}
-	return Write(c.Out, c.Name, results, page)
+	_, err := io.WriteString(w, tables)
+	return err
 }
