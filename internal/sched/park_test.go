@@ -13,9 +13,12 @@ import (
 	"shoal/internal/infer"
 )
 
-// holding is a policy that makes each held batch wait for one more row, for as long as
-// it says.
-type holding struct{ left []time.Duration }
+// holding is a policy that makes each held batch wait for one more row, or for as many as
+// are named, for as long as it says.
+type holding struct {
+	left []time.Duration
+	more int
+}
 
 func (w *holding) Needs() Needs { return Needs{Runs: true} }
 func (w *holding) Observe(Run)  {}
@@ -23,13 +26,13 @@ func (w *holding) Observe(Run)  {}
 func (w *holding) Decide(v *View) Decision {
 	switch {
 	case v.Held == nil:
-		return Decision{Fill: 2}
+		return Decision{Fill: 1 + max(1, w.more)}
 	case v.Held.Looks > 0:
 		return Decision{Start: true}
 	}
 	wait := w.left[0]
 	w.left = w.left[1:]
-	return Decision{Start: wait == 0, Wait: wait, More: 1}
+	return Decision{Start: wait == 0, Wait: wait, More: max(1, w.more)}
 }
 
 // parkedTest starts a batcher with that policy whose runners lead, and returns it with a
@@ -64,7 +67,7 @@ func parkedTest(t *testing.T, p Policy, instances ...backend.Instance) (b *Batch
 func TestAParkedBatchStartsWhenItsWaitIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &runLog{start: time.Now()}
-		_, send := parkedTest(t, &holding{[]time.Duration{0, 8 * ms, 8 * ms}}, computer{&recorder{takes: 5 * ms, log: log}})
+		_, send := parkedTest(t, &holding{left: []time.Duration{0, 8 * ms, 8 * ms}}, computer{&recorder{takes: 5 * ms, log: log}})
 		send(0, ms, 6*ms, 7*ms)
 		if diff := cmp.Diff([]string{"0s: 0", "6ms: 1 2", "19ms: 3"}, log.all()); diff != "" {
 			t.Errorf("runs (-want +got):\n%s", diff)
@@ -77,7 +80,7 @@ func TestAParkedBatchStartsWhenItsWaitIsOver(t *testing.T) {
 func TestAParkedBatchRunsOnTheInstanceThatWasBusyLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, last := &runLog{start: time.Now()}, &runLog{start: time.Now()}
-		_, send := parkedTest(t, &holding{[]time.Duration{0, 0, 8 * ms}},
+		_, send := parkedTest(t, &holding{left: []time.Duration{0, 0, 8 * ms}},
 			computer{&recorder{takes: 3 * ms, log: first}}, computer{&recorder{takes: 5 * ms, log: last}})
 		send(0, ms, 2*ms, 6*ms)
 		if diff := cmp.Diff([]string{"1ms: 1"}, first.all()); diff != "" {
@@ -94,7 +97,7 @@ func TestAnInstanceIsRemovedWhileItsBatchIsParked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &runLog{start: time.Now()}
 		first := computer{&recorder{takes: 3 * ms, log: log}}
-		b, send := parkedTest(t, &holding{[]time.Duration{0, 0, 8 * ms}}, first, computer{&recorder{takes: 5 * ms, log: log}})
+		b, send := parkedTest(t, &holding{left: []time.Duration{0, 0, 8 * ms}}, first, computer{&recorder{takes: 5 * ms, log: log}})
 		removed := make(chan time.Duration)
 		go func() {
 			time.Sleep(5*ms + ms/2) // of the bubble's time, when the batch waits
@@ -117,9 +120,24 @@ func TestAParkedBatchStartsAlsoIfAnotherDoesNotEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &runLog{start: time.Now()}
 		slow := &slowing{recorder: &recorder{takes: 2 * ms, log: log}, from: 10 * ms}
-		_, send := parkedTest(t, &holding{[]time.Duration{0, 0, 0, 0, 8 * ms}}, computer{&recorder{takes: 3 * ms, log: log}}, slow)
+		_, send := parkedTest(t, &holding{left: []time.Duration{0, 0, 0, 0, 8 * ms}}, computer{&recorder{takes: 3 * ms, log: log}}, slow)
 		send(0, ms/10, ms/5, ms/4, 10*ms, 11*ms)
 		want := []string{"0s: 0", "100µs: 1", "2ms: 2 3", "10ms: 4", (11*ms + lateLook*8*ms).String() + ": 5"}
+		if diff := cmp.Diff(want, log.all()); diff != "" {
+			t.Errorf("runs (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// As above, but two more requests join the last batch: the timer is not set for earlier
+// at each of them.
+func TestRequestsThatJoinAParkedBatchDoNotSetTheTimer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &runLog{start: time.Now()}
+		slow := &slowing{recorder: &recorder{takes: 2 * ms, log: log}, from: 10 * ms}
+		_, send := parkedTest(t, &holding{[]time.Duration{0, 0, 0, 0, 8 * ms}, 3}, computer{&recorder{takes: 3 * ms, log: log}}, slow)
+		send(0, ms/10, ms/5, ms/4, 10*ms, 11*ms, 11*ms+ms/5, 11*ms+ms/2)
+		want := []string{"0s: 0", "100µs: 1", "2ms: 2 3", "10ms: 4", (11*ms + lateLook*8*ms).String() + ": 5 6 7"}
 		if diff := cmp.Diff(want, log.all()); diff != "" {
 			t.Errorf("runs (-want +got):\n%s", diff)
 		}
