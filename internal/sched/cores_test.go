@@ -147,6 +147,18 @@ func TestALongRunAmongBriefOnesKeepsNobodyWaiting(t *testing.T) {
 	}
 }
 
+// TestBriefRunsOfFewCallersNeedNoTimer has fewer callers than those for whom instances are
+// kept.
+func TestBriefRunsOfFewCallersNeedNoTimer(t *testing.T) {
+	l := startLoop(t, 2, 8, func(int) int { return 4 })
+	for l.started < 400 {
+		l.end(10 * time.Microsecond)
+		if next := l.v.Next(); l.started > 10 && !next.IsZero() {
+			t.Fatalf("after %d batches something is due in %v, want nothing", l.started, next.Sub(l.now))
+		}
+	}
+}
+
 // TestOnlyInstancesThatComputeOnThreadsAreLimited has instances that compute on the
 // threads of their callers, and one that waits for another process.
 func TestOnlyInstancesThatComputeOnThreadsAreLimited(t *testing.T) {

@@ -8,11 +8,10 @@ import (
 
 // advance forms the batches that are due and gives them to idle instances.
 func (f *former) advance(now time.Time) {
-	f.watchBrief(now)
 	for {
 		f.admit()
 		f.form(now)
-		if !f.lookAtParked(now) && f.setInbox() {
+		if !f.lookAtParked(now) && !f.watchBrief(now) && f.setInbox() {
 			return
 		}
 	}
