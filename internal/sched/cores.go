@@ -21,7 +21,7 @@ func (f *former) usable() int {
 	if f.cores != nil {
 		most = min(most, f.mostBusy)
 	}
-	if f.briefRuns() {
+	if f.fewAtATime() {
 		most = min(most, f.fewBrief())
 	}
 	return most
@@ -53,8 +53,8 @@ const (
 	coresForBrief = 8
 )
 
-// briefRuns reports whether runs are brief and callers many.
-func (f *former) briefRuns() bool { return f.brief && f.peak.most() >= manyCallers*f.mostBusy }
+// fewAtATime reports whether few instances run at a time: runs are brief and callers many.
+func (f *former) fewAtATime() bool { return f.brief && f.peak.most() >= manyCallers*f.mostBusy }
 
 // fewBrief returns how many instances with brief runs run at a time for many callers.
 func (f *former) fewBrief() int { return max(1, f.mostBusy/coresForBrief) }
@@ -78,7 +78,7 @@ func (f *former) noteBrief(i *instance, rows int) {
 // watchBrief lets other instances have batches if one runs for long after all. It
 // reports whether they may from now on.
 func (f *former) watchBrief(now time.Time) bool {
-	if !f.briefRuns() || len(f.running) == 0 {
+	if !f.fewAtATime() || len(f.running) == 0 {
 		return false
 	}
 	limit := f.running[0].Start.Add(briefLimit)

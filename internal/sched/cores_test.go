@@ -147,8 +147,7 @@ func TestALongRunAmongBriefOnesKeepsNobodyWaiting(t *testing.T) {
 	}
 }
 
-// TestBriefRunsOfFewCallersNeedNoTimer has fewer callers than those for whom instances are
-// kept.
+// TestBriefRunsOfFewCallersNeedNoTimer has so few callers that all instances run.
 func TestBriefRunsOfFewCallersNeedNoTimer(t *testing.T) {
 	l := startLoop(t, 2, 8, func(int) int { return 4 })
 	for l.started < 400 {
