@@ -9,10 +9,14 @@ import (
 // An event is something that happens at a time: a batch ends, or a request comes.
 type event struct {
 	at     time.Duration
-	caller int              // who sends it, -1 for nobody
+	caller int              // who sends it, one of a stream or nobody
 	batch  *sched.Execution // that ends, nil when a request comes
 	order  uint64           // of those at one time, the one that was pushed first comes first
 }
+
+// stream is the caller of a request that comes without one, and nobody that of an event in
+// which none comes.
+const stream, nobody = -1, -2
 
 // events are a heap, the next one first.
 type events struct {

@@ -85,14 +85,14 @@ func (r *run) begin() {
 		r.events.push(event{at: r.Load.next(c, 0, r.arrivals), caller: c})
 	}
 	if r.Load.Rate > 0 {
-		r.events.push(event{at: r.gap(), caller: -1})
+		r.events.push(event{at: r.gap(), caller: stream})
 	}
 }
 
 // arrive has a request come that nobody sends again.
 func (r *run) arrive() {
-	r.send(-1)
-	r.events.push(event{at: r.now + r.gap(), caller: -1})
+	r.send(stream)
+	r.events.push(event{at: r.now + r.gap(), caller: stream})
 }
 
 // gap returns how long after the last request the next one comes.

@@ -32,8 +32,9 @@ type Setup struct {
 	// the time and forgets what it was within Dwell.
 	Wander float64
 	// Cold is how many of the first batches take 1.5 times as long.
-	Cold int
-	Load Load
+	Cold  int
+	Load  Load
+	Cores Cores
 	// Requests is how many are answered and counted, after Warmup others.
 	Requests, Warmup int
 	Seed             uint64
@@ -63,8 +64,9 @@ type run struct {
 	batcher   *sched.Virtual
 	now       time.Duration
 	events    events
+	cores     processors
 	requests  []*infer.Request // by their place here, which Version says
-	callers   []int            // who sent them, -1 for nobody
+	callers   []int            // who sent them
 	numbers   []uint64         // how many were sent before
 	unused    []int
 	sent      uint64
@@ -82,7 +84,7 @@ type run struct {
 
 // Run simulates until enough requests are answered.
 func Run(s Setup) Result {
-	r := &run{Setup: s, costs: rand.New(rand.NewPCG(s.Seed, 1)), speeds: rand.New(rand.NewPCG(s.Seed, 3)), arrivals: rand.New(rand.NewPCG(s.Seed, 2)), latencies: make([]time.Duration, 0, s.Requests)}
+	r := &run{Setup: s, costs: rand.New(rand.NewPCG(s.Seed, 1)), speeds: rand.New(rand.NewPCG(s.Seed, 3)), arrivals: rand.New(rand.NewPCG(s.Seed, 2)), cores: processors{Cores: s.Cores}, latencies: make([]time.Duration, 0, s.Requests)}
 	cfg := sched.BatcherConfig{
 		Policy: s.Policy, Levels: []sched.QueuePolicy{{}},
 		Signature: &model.Signature{Name: "simulated", MaxBatch: s.MaxRows},
@@ -97,21 +99,49 @@ func Run(s Setup) Result {
 
 // step does what happens next.
 func (r *run) step() {
-	if next := r.batcher.Next(); !next.IsZero() && (len(r.events.list) == 0 || next.Sub(origin) < r.events.list[0].at) {
+	if next := r.batcher.Next(); !next.IsZero() && !r.before(next.Sub(origin)) {
 		r.now = next.Sub(origin)
 		r.batcher.Advance(next)
 		return
 	}
-	e := r.events.pop()
-	r.now = e.at
+	e := r.next()
 	switch {
 	case e.batch != nil:
 		r.end(e.batch)
-	case e.caller >= 0:
-		r.send(e.caller)
-	default:
+	case e.caller == stream:
 		r.arrive()
+	case e.caller != nobody:
+		r.send(e.caller)
 	}
+}
+
+// before reports whether something happens until then.
+func (r *run) before(then time.Duration) bool {
+	if len(r.events.list) > 0 && r.events.list[0].at <= then {
+		return true
+	}
+	at, ok := r.cores.next()
+	return ok && at <= then
+}
+
+// next sets the clock to the next event and returns it.
+func (r *run) next() event {
+	at, ok := r.cores.next()
+	if !ok || len(r.events.list) > 0 && r.events.list[0].at <= at {
+		e := r.events.pop()
+		r.now = e.at
+		return e
+	}
+	r.now = at
+	t := r.cores.step(at)
+	switch {
+	case t == nil:
+		return event{caller: nobody}
+	case t.of == &r.cores.client:
+		r.cores.do(at, &r.cores.server, t.event, r.Cores.Server)
+		return event{caller: nobody}
+	}
+	return t.event
 }
 
 // send has a caller send a request.
@@ -139,7 +169,11 @@ func (r *run) start(e *sched.Execution) {
 	if r.Spread > 0 {
 		took = time.Duration(float64(took) * math.Exp(r.Spread*r.costs.NormFloat64()))
 	}
-	r.events.push(event{at: r.now + max(took, 1), caller: -1, batch: e})
+	if r.Cores.Number > 0 {
+		r.cores.begin(r.now, &task{event: event{caller: nobody, batch: e}, left: max(took, 1)})
+	} else {
+		r.events.push(event{at: r.now + max(took, 1), caller: nobody, batch: e})
+	}
 	r.digest(uint64(r.now))
 	for _, q := range e.Requests {
 		r.digest(r.numbers[q.Version])
@@ -180,6 +214,9 @@ func (r *run) digest(n uint64) { r.result.Digest = (r.result.Digest ^ n) * 10995
 func (r *run) end(e *sched.Execution) {
 	r.busy--
 	r.between.end(&r.Load, r.now, len(e.Requests))
+	if r.Cores.Number > 0 {
+		r.cores.do(r.now, &r.cores.server, event{caller: nobody}, r.Cores.Answer)
+	}
 	for _, q := range e.Requests {
 		if r.answered == r.Warmup {
 			r.from = r.now
@@ -188,7 +225,11 @@ func (r *run) end(e *sched.Execution) {
 			r.latencies = append(r.latencies, r.now-q.Queued.Sub(origin))
 		}
 		r.answered++
-		if caller := r.callers[q.Version]; caller >= 0 {
+		switch caller := r.callers[q.Version]; {
+		case caller < 0:
+		case r.Cores.Number > 0:
+			r.cores.do(r.now, &r.cores.client, event{caller: caller}, r.Load.turnaround(r.arrivals))
+		default:
 			r.events.push(event{at: r.Load.next(caller, r.now, r.arrivals), caller: caller})
 		}
 		r.unused = append(r.unused, int(q.Version))
