@@ -24,6 +24,7 @@ type Auto struct {
 	groups  groupings
 	contest contest
 	learned learned
+	ceiling ceiling
 }
 
 // learned is what follows from the costs and returns, kept because it changes
@@ -62,6 +63,7 @@ func (a *Auto) Observe(r Run) {
 		return
 	}
 	a.runs++
+	a.ceiling.see(r.InFlight)
 	took := r.End.Sub(r.Start)
 	a.costs.observe(r.Rows, r.Busy, took)
 	a.took += (float64(took) - a.took) / float64(min(a.runs, 16))
@@ -116,6 +118,8 @@ func (a *Auto) Decide(v *View) Decision {
 		return a.start(v)
 	case v.Idle == 0 && v.Open == 0:
 		return a.ahead(v)
+	case v.Rows+v.Open == 0:
+		return a.expect(v)
 	}
 	rows := v.Open + v.Rows
 	d := Decision{Fill: a.MaxRows, Start: v.Requests >= a.callers(v)} // then nobody is waited for
@@ -123,7 +127,7 @@ func (a *Auto) Decide(v *View) Decision {
 		return d
 	}
 	take, loops := min(rows, a.MaxRows), a.loops(v)
-	if v.Idle > 1 && !(loops && 2*v.InFlight < a.callers(v)) { // after a pause callers return one after the other
+	if v.Idle > 1 && !loops {
 		take = min(take, a.split(v))
 	}
 	if loops {
@@ -189,7 +193,7 @@ func (a *Auto) start(v *View) Decision {
 	var wait time.Duration
 	more := 1 // each that comes makes the wait shorter
 	if a.loops(v) {
-		wait, more = a.awaitReturns(v)
+		wait, more = a.awaitReturns(v, h.Rows, v.InFlight, v.Now.Sub(h.Since), v.Now.Sub(a.returns.last))
 	} else {
 		wait = max(a.balance(v), a.awaitBurst(v))
 	}
@@ -205,37 +209,56 @@ func (a *Auto) start(v *View) Decision {
 // loops reports whether requests come for the most part from callers that wait
 // for their answers and then send again.
 func (a *Auto) loops(v *View) bool {
-	return a.learned.loops && (float64(a.learned.turn)*float64(v.Instances) < 0.45*a.took || v.Varies < steady)
+	return a.learned.loops && (float64(a.learned.turn)*float64(v.Instances) < 0.45*a.took || v.Varies < steady || a.counts(v))
 }
+
+// counts reports whether the callers can be counted although some of them, or those of one
+// instance, return late.
+func (a *Auto) counts(v *View) bool { return v.Instances > 1 && a.ceiling.reached() }
 
 // callers returns how many callers there are: the most that had requests in flight of
 // late, or as many as were counted, if some have clearly left.
 func (a *Auto) callers(v *View) int {
-	if n := max(v.InFlight, a.counted.callers, a.counted.before); 8*n < 7*v.Peak && a.learned.loops && a.runs-a.counted.runs <= 2*v.Instances {
+	most := v.Peak
+	if a.counts(v) {
+		most = max(most, a.ceiling.highest())
+	}
+	if n := max(v.InFlight, a.counted.callers, a.counted.before); 8*n < 7*most && a.learned.loops && a.runs-a.counted.runs <= 2*v.Instances {
 		return n
 	}
-	return v.Peak
+	return most
 }
 
 // steady is by how much the number of requests in flight varies at most while they
 // come from the same callers.
 const steady = 0.02
 
-// awaitReturns returns how long a held batch waits for callers that are about to
-// return, and for how many rows; 0 when it does not pay.
-func (a *Auto) awaitReturns(v *View) (time.Duration, int) {
-	h := v.Held
-	away := float64(a.callers(v)-v.InFlight) * a.density
-	need := min(a.goal(v)-h.Rows, int(away))
+// expect decides, while nobody waits and an instance is idle, for how many rows and how long
+// the first request waits.
+func (a *Auto) expect(v *View) Decision {
+	if !a.loops(v) {
+		return Decision{}
+	}
+	rows := max(1, int(a.density+0.5))
+	wait, more := a.awaitReturns(v, rows, v.InFlight+1, 0, math.MaxInt64)
+	return Decision{Wait: wait, More: rows + more}
+}
+
+// awaitReturns returns how long a batch of so many rows waits for callers that are about to
+// return, while some have a request in flight, and for how many rows; 0 when it does not pay.
+// It has waited for a time, and the last answer was a time ago.
+func (a *Auto) awaitReturns(v *View, rows, inFlight int, waited, answered time.Duration) (time.Duration, int) {
+	away := float64(a.callers(v)-inFlight) * a.density
+	need := min(a.goal(v)-rows, int(away))
 	if need <= 0 {
 		return 0, 0
 	}
-	busy, waited := len(v.Running)+1, v.Now.Sub(h.Since)
-	all := a.costs.of(h.Rows+need, busy)
-	saves := a.costs.of(h.Rows, busy) + a.costs.of(need, busy) - a.costs.hope(h.Rows+need, busy)
+	busy := len(v.Running) + 1
+	all := a.costs.of(rows+need, busy)
+	saves := a.costs.of(rows, busy) + a.costs.of(need, busy) - a.costs.hope(rows+need, busy)
 	// If the first of them came late, something delayed all of them: the others are
 	// expected as soon after it as usual.
-	since := min(v.Now.Sub(a.returns.last), waited+a.returns.all.within(0.1))
+	since := min(answered, waited+a.returns.all.within(0.1))
 	last := a.returns.all.within(0.99) - since
 	if a.learned.goal.trial { // to learn what it brings
 		return last, need

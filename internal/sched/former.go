@@ -42,14 +42,15 @@ type former struct {
 	running     []Running
 	situation   View // the policy's view
 	candidates  []Candidate
-	recheckRows int       // decide again when this many rows wait; 0 at any arrival
-	armed       time.Time // when the timer will fire; zero when it will not
-	minQueued   int       // none is taken until this many wait
-	peak        peak      // the recent maximum of requests in flight
-	waking      int       // batches whose leaders are woken at a number of rows
-	mostBusy    int       // what cores returned last, at least one
-	untilCores  int       // how many batches start before it is asked again
-	brief       bool      // runs are so short that few instances should run at a time
+	recheckRows int           // decide again when this many rows wait; 0 at any arrival
+	firstWait   time.Duration // how long the first of recheckRows waits for the others; 0 if it need not
+	armed       time.Time     // when the timer will fire; zero when it will not
+	minQueued   int           // none is taken until this many wait
+	peak        peak          // the recent maximum of requests in flight
+	waking      int           // batches whose leaders are woken at a number of rows
+	mostBusy    int           // what cores returned last, at least one
+	untilCores  int           // how many batches start before it is asked again
+	brief       bool          // runs are so short that few instances should run at a time
 }
 
 func (f *former) init(cfg *BatcherConfig, record Recorder) {
@@ -98,6 +99,8 @@ func (f *former) push(c *call, now time.Time) error {
 	f.count(1)
 	if f.queue.rows() >= f.recheckRows || e.patience > 0 { // otherwise the last decision still holds
 		f.advance(now)
+	} else if f.firstWait > 0 && f.queue.len() == 1 {
+		f.armWait(now.Add(f.firstWait), f.firstWait, now)
 	}
 	return nil
 }

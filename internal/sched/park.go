@@ -16,7 +16,7 @@ func (f *former) lookAtParked(now time.Time) bool {
 	at := slices.IndexFunc(f.parked, func(bt *batch) bool { return !now.Before(bt.until) })
 	if at < 0 {
 		for _, bt := range f.parked {
-			f.armParked(bt, now)
+			f.armWait(bt.until, bt.wait, now)
 		}
 		return false
 	}
@@ -59,13 +59,12 @@ func (f *former) exchange(bt *batch) {
 // expected to end before does not.
 const lateLook = 8
 
-// armParked arms the timer for a parked batch. Whoever ends a batch looks at it too, so
-// the timer is set for later, and seldom, if one is expected to end before: on a virtual
-// machine each setting costs microseconds.
-func (f *former) armParked(bt *batch, now time.Time) {
-	t := bt.until
+// armWait arms the timer for a batch, or for requests that are to be one, that waits so long
+// until t. Whoever ends a batch looks at it too, so the timer is set for later, and seldom, if
+// one is expected to end before: on a virtual machine each setting costs microseconds.
+func (f *former) armWait(t time.Time, wait time.Duration, now time.Time) {
 	if slices.ContainsFunc(f.running, func(r Running) bool { return r.End.After(now) && r.End.Before(t) }) {
-		t = t.Add((lateLook - 1) * bt.wait) // the same each time, or the timer would be set each time
+		t = t.Add((lateLook - 1) * wait) // the same each time, or the timer would be set each time
 	}
 	f.arm(t, now)
 }

@@ -159,3 +159,48 @@ func (s *slowing) Run(b *infer.Batch) error {
 	slow := recorder{takes: 100 * s.takes, log: s.log}
 	return slow.Run(b)
 }
+
+// expecting is a policy that lets the first request wait for two others.
+type expecting struct{ decisions int }
+
+func (e *expecting) Needs() Needs { return Needs{Runs: true} }
+func (e *expecting) Observe(Run)  {}
+
+func (e *expecting) Decide(v *View) Decision {
+	if e.decisions++; v.Held == nil && v.Rows+v.Open == 0 {
+		return Decision{Wait: 8 * ms, More: 3}
+	}
+	if v.Held != nil {
+		return Decision{Start: true}
+	}
+	return Decision{Fill: 8}
+}
+
+// The first two requests show that there are callers and that runs are long. The second
+// batch begins with its third request, the third when the first has waited 8 ms.
+func TestExpectedRequestsStayInTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &runLog{start: time.Now()}
+		policy := new(expecting)
+		b, send := parkedTest(t, policy, computer{&recorder{takes: 5 * ms, log: log}})
+		var before, after int
+		go func() {
+			decisions := func() int {
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				return policy.decisions
+			}
+			time.Sleep(11 * ms)
+			before = decisions()
+			time.Sleep(3 * ms)
+			after = decisions()
+		}()
+		send(0, ms, 12*ms, 13*ms, 15*ms, 25*ms, 30*ms)
+		if diff := cmp.Diff([]string{"0s: 0", "5ms: 1", "15ms: 2 3 4", "33ms: 5 6"}, log.all()); diff != "" {
+			t.Errorf("runs (-want +got):\n%s", diff)
+		}
+		if before != after {
+			t.Errorf("%d decisions were made for two requests that came before a third, want none", after-before)
+		}
+	})
+}

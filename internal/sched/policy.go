@@ -31,9 +31,10 @@ type Needs struct {
 	Runs bool
 }
 
-// A View is the situation that a policy decides on. There are two questions.
+// A View is the situation that a policy decides on. There are three questions.
 // When Held is nil: which of the waiting requests join the open batch, or begin
-// one? Otherwise: does the held batch start?
+// one? If none waits and no batch is open: for how many rows is the first that
+// comes to wait, and how long? Otherwise: does the held batch start?
 type View struct {
 	Now time.Time
 	// Open is the rows of the open batch, 0 when there is none.
@@ -110,8 +111,8 @@ type Held struct {
 	Ahead bool
 	// LastRun is how long the last batch of its instance took.
 	LastRun time.Duration
-	// Since is when the first decision was made on it, and Looks how many have
-	// been.
+	// Since is when the first decision was made on it, or when its first request
+	// came, if that was left in the queue. Looks is how many decisions have been made.
 	Since time.Time
 	Looks int
 	// Newest is when the request came that joined it last.
@@ -127,8 +128,9 @@ type Held struct {
 // first Take of them, or as many as fit into Fill rows. A batch that has Fill
 // rows, or that the next request does not fit into, is closed. With neither,
 // nor Close, decide again after Wait or as soon as More rows have come; when
-// both are zero, when an instance is idle. With Start the batch starts as soon
-// as it has an instance, without another decision.
+// both are zero, when an instance is idle. While none waits, Wait begins when the
+// first comes. With Start the batch starts as soon as it has an instance, without
+// another decision.
 //
 // A held batch starts with Start, together with the first Take batches behind
 // it. Otherwise decide again after Wait or as soon as it has More rows.

@@ -9,7 +9,7 @@ import (
 
 // tryStart starts a batch that an instance holds if the policy says so.
 func (f *former) tryStart(bt *batch, now time.Time) {
-	if f.inbox.filled() {
+	if f.inbox.filled() || f.learns && !f.queue.empty() {
 		f.advance(now)
 	}
 	if f.lookAt(bt, now) {
@@ -26,6 +26,9 @@ func (f *former) lookAt(bt *batch, now time.Time) (wakes bool) {
 	h := &bt.held
 	if h.Looks == 0 {
 		h.Since = now
+		if first := bt.first().Queued; f.plain && f.learns && first.After(bt.instance.lastEnd) {
+			h.Since = first // it was left in the queue
+		}
 	}
 	d := Decision{Start: true}
 	if !bt.starts {

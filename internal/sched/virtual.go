@@ -43,10 +43,17 @@ func NewVirtual(cfg BatcherConfig, instances int, started func(*Execution), reje
 		v.release(c)
 	}
 	for range instances {
-		_ = v.Add(nil) // fails only where there is a pauser
+		_ = v.Add(virtualInstance{}) // fails only where there is a pauser
 	}
 	return v
 }
+
+// A virtualInstance stands for one that computes on the thread of its runner.
+type virtualInstance struct{}
+
+func (virtualInstance) Run(*infer.Batch) error { return nil }
+func (virtualInstance) Close() error           { return nil }
+func (virtualInstance) ComputesOnThread()      {}
 
 // Submit puts a request into the queue.
 func (v *Virtual) Submit(r *infer.Request, now time.Time) error {

@@ -15,7 +15,7 @@ func TestAutoForgetsABadStart(t *testing.T) {
 		t.Skip("the same without the race detector: nothing here runs side by side")
 	}
 	forgetsABadStart(t, smooth, 1.1)
-	forgetsABadStart(t, stepped, 1.11)
+	forgetsABadStart(t, stepped, 1.12)
 }
 
 // forgetsABadStart checks that the mean latency is at most so many times what it is without
