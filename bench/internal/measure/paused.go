@@ -35,6 +35,9 @@ func (t Tool) Pause(ctx context.Context, s *peer.Server, m peer.Model, callers i
 	args, err := t.prepare(p.folder, s, m, callers, longest)
 	if err == nil {
 		p.cmd = exec.CommandContext(ctx, t.Path, args...)
+		// In a group of its own: the system lets the stopped processes of a group go on
+		// when the shell ends that it was started from.
+		p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		err = p.cmd.Start()
 	}
 	if err != nil {
