@@ -16,7 +16,7 @@ const (
 	// aboutMost is which part of the most are about the most.
 	aboutMost = 0.95
 	// oftenMost is the share of batches that end with about the most if callers wait.
-	// Streams that were simulated come to 0.06, and to 0.15 with two in flight at most.
+	// Most streams that were simulated come to at most 0.06, a few to 0.15 at times.
 	oftenMost = 0.15
 )
 

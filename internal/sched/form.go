@@ -20,8 +20,7 @@ func (f *former) advance(now time.Time) {
 
 // skipLooks leaves requests in the queue that come before there is something to decide: until
 // the open batch is looked at again, or, while an instance is idle and nobody waits, until as
-// many have come as the policy expects. To decide something for each of them takes a core
-// whose caches a model fills 10 us and more.
+// many have come as the policy expects. The last decision holds for each of them.
 func (f *former) skipLooks(now time.Time) {
 	if !f.plain || !f.learns || !f.queue.empty() {
 		return

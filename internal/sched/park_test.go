@@ -190,7 +190,7 @@ func TestExpectedRequestsStayInTheQueue(t *testing.T) {
 				defer b.mu.Unlock()
 				return policy.decisions
 			}
-			time.Sleep(11 * ms)
+			time.Sleep(11 * ms) // of the bubble's time, which takes none
 			before := decisions()
 			time.Sleep(3 * ms)
 			made <- decisions() - before
