@@ -162,7 +162,10 @@ func (d *Direct) advance(time.Time) {
 func (d *Direct) runWaiter(i *instance, what any) {
 	w := what.(*waiter)
 	w.err = d.runOn(i, w.request)
-	d.release(i) // may give the runner its next
+	d.lockOnThread()
+	d.free(i, time.Time{}) // may give the runner its next
+	d.leave(1)
+	d.mu.Unlock()
 	w.ready <- nil
 }
 

@@ -61,7 +61,11 @@ func (b *Batcher) begin(bt *batch) {
 // deliver answers the requests of a batch that has run and, with ordered answers, those
 // of batches that waited for it. It frees the instance and starts what is due next.
 func (b *Batcher) deliver(bt *batch, leader *call, err error) bool {
-	b.mu.Lock()
+	if leader == nil {
+		b.lockOnThread()
+	} else {
+		b.mu.Lock()
+	}
 	i, end := bt.instance, bt.run.Times.End
 	b.finish(bt, err != nil)
 	if !b.ordered {
