@@ -373,6 +373,25 @@ func TestInstancesShareASessionUnlessTheyWouldWaitForEachOther(t *testing.T) {
 	}
 }
 
+// A link has few bytes of its own.
+func TestWeightsOfALinkAreThoseOfItsFile(t *testing.T) {
+	dir, store := t.TempDir(), t.TempDir()
+	for i, name := range []string{"model.onnx", "weights"} {
+		if err := os.WriteFile(filepath.Join(store, name), make([]byte, 1000+i), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(filepath.Join(store, name), filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(filepath.Join(store, "nothing"), filepath.Join(dir, "dangling")); err != nil {
+		t.Fatal(err)
+	}
+	if got := weights(filepath.Join(dir, "model.onnx")); got != 2001 {
+		t.Errorf("got %d bytes, want 2001", got)
+	}
+}
+
 func TestAFileThatGoesMissingIsAnError(t *testing.T) {
 	b, _ := newBackend(t, nil)
 	src, cfg := write(t, onnxtest.AddSub(tensor.FP32, 2)), config(t, ``)

@@ -252,14 +252,16 @@ func mostShare(path string) int {
 }
 
 // weights returns the bytes of a model's file and of those beside it, which may
-// hold its weights.
+// hold its weights. Any may be a link, as in volumes of Kubernetes and in caches of
+// downloads.
 func weights(path string) (total int64) {
-	files, err := os.ReadDir(filepath.Dir(path))
+	dir := filepath.Dir(path)
+	files, err := os.ReadDir(dir)
 	if err != nil {
 		return 0
 	}
 	for _, f := range files {
-		if info, err := f.Info(); err == nil {
+		if info, err := os.Stat(filepath.Join(dir, f.Name())); err == nil && info.Mode().IsRegular() {
 			total += info.Size()
 		}
 	}
