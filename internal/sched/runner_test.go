@@ -125,6 +125,28 @@ func TestARunnerReportsAFaultOfARequestToItsCallerAlone(t *testing.T) {
 	})
 }
 
+func TestARunnerBlocksOnAMutexThatIsHeldForLong(t *testing.T) {
+	var p pool
+	p.mu.Lock()
+	locked := make(chan bool)
+	go func() {
+		p.lockOnThread()
+		close(locked)
+	}()
+	for start := time.Now(); time.Since(start) < 3*longestTry; {
+		select {
+		case <-locked:
+			t.Fatal("got the mutex while another held it")
+		default:
+		}
+	}
+	p.mu.Unlock()
+	<-locked
+	if p.mu.TryLock() {
+		t.Error("the mutex is free, want it locked by the one that asked for it")
+	}
+}
+
 // With runners the same batches run, at the same times, as with the first request
 // of each as its leader.
 func TestBatchesAreTheSameWhenRunnersLead(t *testing.T) {
