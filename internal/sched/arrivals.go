@@ -52,3 +52,10 @@ func (a *arrivals) observe(requests []*infer.Request, rows int, end time.Time) {
 		a.rows, a.batches, a.since = 0, 0, end
 	}
 }
+
+// skip notes a batch of one request, whose distance from the one before is not learned.
+func (a *arrivals) skip(request *infer.Request, rows int) {
+	a.newest = request.Queued
+	a.rows += rows
+	a.batches++
+}

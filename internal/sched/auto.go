@@ -25,6 +25,7 @@ type Auto struct {
 	contest contest
 	learned learned
 	ceiling ceiling
+	alone   alone
 }
 
 // learned is what follows from the costs and returns, kept because it changes
@@ -62,8 +63,13 @@ func (a *Auto) Observe(r Run) {
 	if r.Failed || r.Requests == 0 {
 		return
 	}
-	a.runs++
 	a.ceiling.see(r.InFlight)
+	if !a.alone.counts(&r) {
+		a.returns.skip(r.End)
+		a.arrived.skip(r.Batch.Requests[0], r.Rows)
+		return
+	}
+	a.runs++
 	took := r.End.Sub(r.Start)
 	a.costs.observe(r.Rows, r.Busy, took)
 	a.took += (float64(took) - a.took) / float64(min(a.runs, 16))

@@ -37,7 +37,7 @@ func BenchmarkAuto(b *testing.B) {
 					a.Decide(&v)
 				}
 				now = begin.Add(ms + time.Duration(tt.rows)*ms/10)
-				a.Observe(Run{Rows: tt.rows, Requests: tt.rows, Busy: tt.instances, Since: begin, Start: begin, End: now, Batch: batch})
+				a.Observe(Run{Rows: tt.rows, Requests: tt.rows, Busy: tt.instances, Since: begin, Start: begin, End: now, InFlight: tt.callers, Batch: batch})
 			}
 		})
 	}

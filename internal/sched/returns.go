@@ -86,6 +86,11 @@ func (r *returns) observe(requests []*infer.Request, since, end time.Time, waite
 	r.last = end
 }
 
+// skip notes that a batch ended that is not learned from, nor are the returns after it.
+func (r *returns) skip(end time.Time) {
+	r.n, r.at, r.last = 0, 0, end
+}
+
 // match counts a request as the return of the newest answer before it that has
 // none, and returns how long that took.
 func (r *returns) match(queued, horizon time.Duration) (time.Duration, bool) {
