@@ -7,9 +7,10 @@ import (
 
 // fit returns how many of the waiting rows a batch takes, at most so many, where
 // requests do not depend on answers. All of them are to wait the least: small batches
-// are answered sooner, large ones leave the instances free for those who come next.
+// are answered sooner, large ones leave the instances free for those who come next. A
+// batch of all that is short is not divided: that takes more time than it saves.
 func (a *Auto) fit(waiting, most, instances int) int {
-	if most <= 1 {
+	if most <= 1 || a.costs.of(min(waiting, most), instances) < shortRun {
 		return most
 	}
 	var sizes, times [64]float64

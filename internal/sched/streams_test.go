@@ -74,3 +74,18 @@ func TestAutoTakesFewOfManyThatWait(t *testing.T) {
 		}
 	}
 }
+
+// TestShortBatchesAreNotDivided: where rows cost as much in small batches, requests that wait
+// are divided among some, but not if all of them are answered in some microseconds.
+func TestShortBatchesAreNotDivided(t *testing.T) {
+	for _, tt := range []struct {
+		row    time.Duration
+		divide bool
+	}{{2 * us, false}, {200 * us, true}} {
+		a, now := streamed(16, func(rows int) time.Duration { return time.Duration(rows) * tt.row })
+		d := a.Decide(&View{Now: now, Requests: 16, Rows: 16, Instances: 1, Idle: 1, InFlight: 16, Peak: 128, Varies: 1})
+		if divided := d.Fill < 16; divided != tt.divide {
+			t.Errorf("rows of %v: got %+v, want to divide: %v", tt.row, d, tt.divide)
+		}
+	}
+}
