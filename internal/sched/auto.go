@@ -76,8 +76,9 @@ func (a *Auto) Observe(r Run) {
 	if a.learned.latest > 0 && r.End.Sub(a.returns.last) > 2*a.learned.latest {
 		a.counted = counted{r.InFlight, a.counted.callers, a.runs}
 	}
-	if g := &a.learned.goal; g.callers > 0 && !g.trial && !r.LastEnd.IsZero() {
-		a.groups.observe(g, float64(r.Rows), min(max(0, r.Start.Sub(r.LastEnd)), a.learned.turn))
+	idle := max(0, r.Start.Sub(r.LastEnd))
+	if g := &a.learned.goal; g.callers > 0 && !g.trial && !r.LastEnd.IsZero() && idle < callersPaused*a.learned.latest {
+		a.groups.observe(g, float64(r.Rows), idle)
 	}
 	a.density += (float64(r.Rows)/float64(r.Requests) - a.density) / 16
 	waited := r.Start.Sub(r.Since) >= took/64 // a request that comes just when a batch starts tells nothing
@@ -91,6 +92,10 @@ func (a *Auto) Observe(r Run) {
 		a.learn()
 	}
 }
+
+// callersPaused is how many times as long as nearly all callers take to return an instance is
+// idle if they paused, which tells nothing of how they are divided.
+const callersPaused = 4
 
 // refresh is after how many batches what was learned is found anew.
 const refresh = 16

@@ -3,6 +3,8 @@ package sched
 import (
 	"testing"
 	"time"
+
+	"shoal/internal/infer"
 )
 
 func TestGroupingsReplaceWhatIsExpected(t *testing.T) {
@@ -48,5 +50,34 @@ func TestGroupingsForgetOtherCallers(t *testing.T) {
 		if idle, _ := g.expect(0, 0); (idle == 0) != c.forgets {
 			t.Errorf("%d callers of %d instances after 16 of 2: got %v idle, want 0: %v", c.callers, c.instances, idle, c.forgets)
 		}
+	}
+}
+
+// TestIdleTimeIsThatOfTheLastCaller: an instance that waits for all callers is idle until the
+// last has come. While the callers pause, it is not idle because of them.
+func TestIdleTimeIsThatOfTheLastCaller(t *testing.T) {
+	a := NewAuto(16)
+	batch := &infer.Batch{}
+	for range 16 {
+		batch.Requests = append(batch.Requests, &infer.Request{})
+	}
+	end := epoch
+	for i := range 400 {
+		last := end
+		if i%50 == 49 {
+			last = last.Add(time.Second)
+		}
+		for _, r := range batch.Requests {
+			r.Queued = last.Add(ms / 4)
+		}
+		start := last.Add(3 * ms)
+		batch.Requests[15].Queued = start
+		a.goal(&View{Instances: 1, InFlight: 16, Peak: 16})
+		run := Run{Rows: 16, Requests: 16, Busy: 1, Since: last.Add(ms / 4), LastEnd: end, Start: start, End: start.Add(10 * ms), InFlight: 16, Batch: batch}
+		a.Observe(run)
+		end = run.End
+	}
+	if got := time.Duration(a.groups.seen[a.learned.goal.grouping].idle); got != 3*ms {
+		t.Errorf("the instance is taken to be idle for %v, want 3ms", got)
 	}
 }
