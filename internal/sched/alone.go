@@ -1,22 +1,23 @@
 package sched
 
-// alone counts the batches of a caller that is alone, one after the other. There is nothing to
-// decide for it, so most of its batches need not be learned from: that costs 0.2 us, as much
-// as a hundredth of a short request.
+// alone counts successive batches of a caller that is the only one. There is nothing to
+// decide for it, so most of its batches are not learned from: that takes 0.2 us, a hundredth of
+// a short request.
 type alone int
 
 const (
-	// Of all batches after the first aloneSampled, so many of every aloneSampled count.
-	aloneSampled = 64
-	aloneSample  = 8
+	// The first alonePeriod batches are learned from, and later the first aloneSample of
+	// each further alonePeriod.
+	alonePeriod = 64
+	aloneSample = 8
 )
 
-// counts notes a batch, and reports whether it is to be learned from.
-func (a *alone) counts(r *Run) bool {
+// learnsFrom counts a batch, and reports whether it is to be learned from.
+func (a *alone) learnsFrom(r *Run) bool {
 	if r.Requests != 1 || r.InFlight != 1 {
 		*a = 0
 		return true
 	}
 	*a++
-	return *a <= aloneSampled || *a%aloneSampled < aloneSample
+	return *a <= alonePeriod || (*a-1)%alonePeriod < aloneSample
 }

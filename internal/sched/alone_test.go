@@ -23,11 +23,11 @@ func TestACallerAloneIsLearnedFromNowAndThen(t *testing.T) {
 		}
 		return learned
 	}
-	if got := run(aloneSampled, 1, ms); got != aloneSampled {
-		t.Errorf("the first %d batches: learned from %d, want all", aloneSampled, got)
+	if got := run(alonePeriod, 1, ms); got != alonePeriod {
+		t.Errorf("the first %d batches: learned from %d, want all", alonePeriod, got)
 	}
-	if got := run(10*aloneSampled, 1, ms); got != 10*aloneSample {
-		t.Errorf("the next %d batches: learned from %d, want %d", 10*aloneSampled, got, 10*aloneSample)
+	if got := run(10*alonePeriod, 1, ms); got != 10*aloneSample {
+		t.Errorf("the next %d batches: learned from %d, want %d", 10*alonePeriod, got, 10*aloneSample)
 	}
 	if !a.learned.loops {
 		t.Error("the caller is not known to send again")
@@ -38,7 +38,7 @@ func TestACallerAloneIsLearnedFromNowAndThen(t *testing.T) {
 	if got, want := a.arrived.rate, 1/float64(ms+ms/4); math.Abs(got/want-1) > 0.01 {
 		t.Errorf("rate of arrivals: got %v, want %v", got, want)
 	}
-	run(10*aloneSampled, 1, 3*ms)
+	run(10*alonePeriod, 1, 3*ms)
 	if got := a.costs.of(1, 1); got < 27*ms/10 || got > 33*ms/10 {
 		t.Errorf("the model became slower: got %v, want about 3ms", got)
 	}

@@ -64,7 +64,7 @@ func (a *Auto) Observe(r Run) {
 		return
 	}
 	a.ceiling.see(r.InFlight)
-	if !a.alone.counts(&r) {
+	if !a.alone.learnsFrom(&r) {
 		a.returns.skip(r.End)
 		a.arrived.skip(r.Batch.Requests[0], r.Rows)
 		return
@@ -93,8 +93,8 @@ func (a *Auto) Observe(r Run) {
 	}
 }
 
-// callersPaused is how many times as long as nearly all callers take to return an instance is
-// idle if they paused, which tells nothing of how they are divided.
+// callersPaused tells pauses of the callers, which do not depend on how they are divided, from
+// waits for them: an instance was idle for so many times as long as nearly all take to return.
 const callersPaused = 4
 
 // refresh is after how many batches what was learned is found anew.

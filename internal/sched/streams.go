@@ -7,8 +7,8 @@ import (
 
 // fit returns how many of the waiting rows a batch takes, at most so many, where
 // requests do not depend on answers. All of them are to wait the least: small batches
-// are answered sooner, large ones leave the instances free for those who come next. A
-// batch of all that is short is not divided: that takes more time than it saves.
+// are answered sooner, large ones leave the instances free for those who come next. If
+// a batch of all is short, it is not divided: to decide that takes more time than it saves.
 func (a *Auto) fit(waiting, most, instances int) int {
 	if most <= 1 || a.costs.of(min(waiting, most), instances) < shortRun {
 		return most
